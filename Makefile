@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
 
-.PHONY: demo test test-fast check format bench facts docs examples clean
+.PHONY: demo test test-fast check format bench facts notebooks docs examples clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -21,7 +21,7 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) install -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure, a saved model
+demo: $(VENV)/.core          ## five methods on embedded data: a table, a figure, a saved model; tables to try the commands on
 	$(BIN)/uulearn demo
 
 # A worker that crashes ends the run: pytest-xdist may wait for ever after it has replaced one.
@@ -46,6 +46,9 @@ bench: $(VENV)/.dev          ## side-by-side speed and memory, stored as JSON un
 
 facts: $(VENV)/.dev          ## write measured numbers from the stored records into the pages
 	$(BIN)/python docs/building/fill_facts.py
+
+notebooks: $(VENV)/.dev      ## run the start pages and write them as notebooks
+	$(BIN)/python tools/make_notebooks.py
 
 docs: $(VENV)/.dev           ## the documentation site in site/, warnings as errors, every link checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

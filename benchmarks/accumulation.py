@@ -1,16 +1,18 @@
-"""Exact accumulation of gradients by two passes, or by two gradients? Side by side, with what else could be done.
+"""Compare two exact ways to accumulate gradients, in two passes or with two gradients, with two other ways.
 
-The correction needs its derivatives at the risk terms of the whole batch, which are known when its last part has been
-seen. Two ways to get there with the memory of one part:
+The correction needs its derivatives at the risk terms of the whole batch, which are known only after the last part. Two
+ways are exact with the memory of one part:
 
-* ``two passes``: the risk terms first, without gradients; then each part again, with (`uulearn.risk.accumulate`);
-* ``two gradients``: one forward pass, a backward pass per risk term; the two gradients of all parts are added up
-  apart from one another and put together at the end. It lives in this file only.
+* ``two passes``: the risk terms are computed first, without gradients, and then the gradients of each part
+  (`uulearn.risk.accumulate`);
+* ``two gradients``: one forward pass, and one backward pass per risk term; the two gradients are summed separately over
+  all parts and combined at the end. It is implemented only in this file.
 
-Beside them ``each corrected``, the usual accumulation, which corrects every part by itself and is wrong, and ``whole``,
-the batch at once. One step of the paper's MLP (a batch of 3,000 rows in parts of 300) and of a small convolutional
-network (256 images of 32 × 32 in parts of 32), random pixels, 51 rounds, one thread. Memory is what torch allocates in
-a step over what there was before, at its peak. Results go to ``benchmarks/results/accumulation.json``.
+They are compared with ``each corrected``, the usual accumulation, which corrects every part separately and is not
+exact, and with ``whole``, the whole batch in one part. The benchmark runs one step of the paper's MLP (a batch of 3,000
+rows in parts of 300) and of a small convolutional network (256 images of 32 × 32 in parts of 32), with random pixels,
+51 rounds and one thread. Memory is the peak that torch allocates during a step. Results are stored in
+``benchmarks/results/accumulation.json``.
 """
 
 from __future__ import annotations
@@ -45,12 +47,12 @@ class Workload(NamedTuple):
     part: int
 
     def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """The batch in pieces."""
+        """Return the batch in parts."""
         return list(zip(torch.split(self.x, self.part), torch.split(self.sets, self.part), strict=True))
 
 
 def workloads() -> dict[str, Workload]:
-    """What is trained."""
+    """Return the models and batches by name."""
     torch.manual_seed(0)
     convolutional = nn.Sequential(
         *(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()),
@@ -68,12 +70,12 @@ def workloads() -> dict[str, Workload]:
 
 
 def two_passes(work: Workload, criterion: UURisk) -> None:
-    """What uulearn does."""
+    """Accumulate the gradients as uulearn does."""
     accumulate(criterion, work.model, work.parts())
 
 
 def two_gradients(work: Workload, criterion: UURisk) -> None:
-    """One forward and two backward passes per part; the gradients of the risk terms are combined at the end."""
+    """Run one forward and two backward passes per part, and combine the gradients of the risk terms at the end."""
     counts = (int((work.sets == 0).sum()), int((work.sets == 1).sum()))
     parameters = list(work.model.parameters())
     added: list[list[Tensor | None]] = [[None] * len(parameters), [None] * len(parameters)]
@@ -102,14 +104,14 @@ def _swap(parameters: list[nn.Parameter], gradients: list[Tensor | None]) -> Non
 
 
 def each_corrected(work: Workload, criterion: UURisk) -> None:
-    """The usual accumulation, which is not exact."""
+    """Accumulate the corrected risk of each part, which is usual but not exact."""
     parts = work.parts()
     for x, sets in parts:
         (criterion(work.model(x), sets) / len(parts)).backward()
 
 
 def whole(work: Workload, criterion: UURisk) -> None:
-    """The batch at once."""
+    """Compute the gradients of the whole batch in one part."""
     criterion(work.model(work.x), work.sets).backward()
 
 
@@ -122,7 +124,7 @@ CONTENDERS: dict[str, Callable[[Workload, UURisk], None]] = {
 
 
 def step(name: str, work: Workload, criterion: UURisk) -> None:
-    """Gradients again."""
+    """Reset the gradients and compute them with the named contender."""
     work.model.zero_grad(set_to_none=True)
     CONTENDERS[name](work, criterion)
 
@@ -131,7 +133,7 @@ def step(name: str, work: Workload, criterion: UURisk) -> None:
 
 
 def peak_bytes(run: Callable[[], None]) -> int:
-    """What torch's allocator holds at the peak of a run, over what it held at its start."""
+    """Return the peak memory of torch's allocator during a run, minus its memory at the start."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +149,7 @@ def peak_bytes(run: Callable[[], None]) -> int:
 
 
 def disagreement(work: Workload, criterion: UURisk) -> float:
-    """Largest difference between the gradients of the two exact ways, relative to the largest gradient."""
+    """Return the largest difference between the gradients of the two exact ways, relative to the largest gradient."""
     found = []
     for name in EXACT:
         step(name, work, criterion)
@@ -156,7 +158,7 @@ def disagreement(work: Workload, criterion: UURisk) -> float:
 
 
 def measure(name: str, work: Workload) -> dict[str, Any]:
-    """All figures of one model."""
+    """Measure all contenders with one model."""
     criterion = UURisk(SET_PRIORS, TARGET_PRIOR, "sigmoid", "abs")
     runs = {contender: functools.partial(step, contender, work, criterion) for contender in CONTENDERS}
     summary = summarize(interleave(runs, ROUNDS), list(EXACT))
@@ -176,7 +178,7 @@ def measure(name: str, work: Workload) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, print, store."""
+    """Measure, print and store the results."""
     torch.set_num_threads(1)
     found = workloads()
     configuration = {

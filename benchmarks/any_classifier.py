@@ -1,18 +1,19 @@
-"""How good is `SurrogateSetClassifier`, with which classifier inside and which calibration?
+"""Measure the accuracy of `SurrogateSetClassifier` with several base classifiers and calibrations.
 
-Two unlabeled sets of n rows each at (0.8, 0.2) and (0.6, 0.4), drawn without re-using a row from data that come with
-scikit-learn; every contender gets the same rows and the realized priors, and π is the class prior in the test
-part. Recorded for each are accuracy, log loss (probabilities kept 0.001 away from 0 and 1), Brier score and share of
-clipped rows on the test part, and seconds. Labels are used for nothing but drawing the sets and this. Contenders:
+Two unlabeled sets of n rows each at (0.8, 0.2) and (0.6, 0.4) are drawn from data included in scikit-learn, without
+using a row twice. Every contender gets the same rows and the realized priors, and π is the class prior of the test
+part. The record of each contains accuracy, log loss (with probabilities clipped to [0.001, 0.999]), Brier score and the
+fraction of clipped rows on the test part, and the seconds. Labels are used only to draw the sets and to compute these
+metrics. Contenders:
 
 * `UUClassifier` with its defaults, on standardized columns;
-* logistic regression that takes sets for classes, with the threshold ½;
-* `SurrogateSetClassifier` with four classifiers inside and four calibrations ("logistic, None" is logistic regression
+* logistic regression that uses the sets as classes, with the threshold ½;
+* `SurrogateSetClassifier` with four base classifiers and four calibrations ("logistic, None" is logistic regression
   on the sets with the threshold that follows from the priors);
 * the default classifier trained with the labels of the same rows, for comparison.
 
-A second part has five sets of 400 rows at (0.9, 0.7, 0.5, 0.3, 0.1), which are either used as they are or pooled to
-two of 800. Results go to ``benchmarks/results/any_classifier.json``; what is found there is not repeated.
+A second part has five sets of 400 rows at (0.9, 0.7, 0.5, 0.3, 0.1), which are either used directly or pooled to two
+sets of 800. Results are stored in ``benchmarks/results/any_classifier.json``; stored runs are not repeated.
 
     python benchmarks/any_classifier.py [--seeds 5] [--minutes 1.5] [--report] [--figure picture.png]
 """
@@ -70,7 +71,7 @@ CALIBRATIONS = ("mixture", "sigmoid", "isotonic", None)
 
 @functools.cache
 def load(dataset: str) -> Data:
-    """All rows and labels of a dataset; those that are made are made once, with seed 0."""
+    """Return all rows and labels of a dataset; simulated datasets are created once, with seed 0."""
     if dataset == "breast cancer":
         X, y = load_breast_cancer(return_X_y=True)
     elif dataset == "digits":
@@ -91,7 +92,7 @@ def load(dataset: str) -> Data:
 
 
 def wine_like(n_rows: int) -> tuple[Table, NDArray[np.bool_]]:
-    """Rows from a Gaussian for each of the three classes of wine; the second class is the positive one."""
+    """Draw rows from a Gaussian for each of the three classes of the wine dataset; the second class is positive."""
     X, y = load_wine(return_X_y=True)
     rng = np.random.default_rng(0)
     kinds = rng.choice(3, n_rows, p=np.bincount(y) / len(y))
@@ -103,7 +104,7 @@ def wine_like(n_rows: int) -> tuple[Table, NDArray[np.bool_]]:
 
 
 def draw_sets(y: Labels, priors: Sequence[float], size: int, rng: np.random.Generator) -> list[Labels]:
-    """Row numbers of sets of one size, no row twice."""
+    """Return the row numbers of sets of equal size, without using a row twice."""
     positives, negatives = (rng.permutation(np.flatnonzero(y == label)) for label in (1, 0))
     drawn = []
     for prior in priors:
@@ -119,7 +120,7 @@ def draw_sets(y: Labels, priors: Sequence[float], size: int, rng: np.random.Gene
 
 
 def bases(seed: int) -> dict[str, Any]:
-    """What tells the sets apart."""
+    """Return the base classifiers by name."""
     return {
         "default": default_estimator(seed),
         "boosting": HistGradientBoostingClassifier(random_state=seed),
@@ -129,7 +130,7 @@ def bases(seed: int) -> dict[str, Any]:
 
 
 class Shared:
-    """One draw of the rows, as all contenders get it."""
+    """One draw of the rows, which all contenders share."""
 
     def __init__(self, dataset: str, priors: Sequence[float], size: int, seed: int) -> None:
         X, y = load(dataset)
@@ -144,7 +145,7 @@ class Shared:
         self.seed = seed
 
     def pooled(self, *groups: Sequence[int]) -> Shared:
-        """The same with sets put together; what is in no group is left out."""
+        """Return the same draw with pooled sets; sets that are in no group are omitted."""
         other = copy.copy(self)
         other.tables = [np.concatenate([self.tables[k] for k in group]) for group in groups]
         other.labels = [np.concatenate([self.labels[k] for k in group]) for group in groups]
@@ -153,7 +154,7 @@ class Shared:
 
     @property
     def rows(self) -> Data:
-        """All rows and the set of each."""
+        """All rows, and the set of each row."""
         sizes = [len(table) for table in self.tables]
         return np.concatenate(self.tables), np.repeat(np.arange(len(sizes)), sizes)
 
@@ -175,31 +176,31 @@ class Shared:
         }
 
     def uu(self) -> Any:
-        """`UUClassifier` with its defaults."""
+        """Return `UUClassifier` with its defaults."""
         scaler = StandardScaler().fit(np.concatenate(self.tables))
         classifier = UUClassifier(self.priors, self.pi, **LEAKY, device="cpu", progress=False, random_state=self.seed)
         classifier.fit_sets(*(scaler.transform(table) for table in self.tables))
         return make_pipeline(scaler, classifier)
 
     def surrogate(self, base: Any, calibration: str | None) -> Any:
-        """`SurrogateSetClassifier` around a classifier."""
+        """Return `SurrogateSetClassifier` with a base classifier."""
         classifier = SurrogateSetClassifier(
             self.priors, self.pi, estimator=base, calibration=calibration, random_state=self.seed
         )
         return classifier.fit_sets(*self.tables)
 
     def sets_for_classes(self) -> Any:
-        """Logistic regression that treats set 0, which has the higher prior, as the positive class."""
+        """Return logistic regression that treats set 0, which has the higher prior, as the positive class."""
         X, sets = self.rows
         return clone(bases(self.seed)["logistic"]).fit(X, 1 - sets)
 
     def supervised(self) -> Any:
-        """The default classifier, given the labels."""
+        """Return the default classifier trained with labels."""
         return clone(bases(self.seed)["default"]).fit(self.rows[0], np.concatenate(self.labels))
 
 
 def contenders(settings: dict[str, Any]) -> dict[str, Callable[[], dict[str, float]]]:
-    """What is compared on one draw: by name, a function that fits and evaluates."""
+    """Return the contenders on one draw: by name, a function that fits and evaluates."""
     shared = Shared(settings["dataset"], settings["set_priors"], settings["rows_a_set"], settings["seed"])
     choices = bases(settings["seed"])
     found: dict[str, Callable[[], dict[str, float]]] = {"labels": functools.partial(shared.evaluate, shared.supervised)}
@@ -223,7 +224,7 @@ def contenders(settings: dict[str, Any]) -> dict[str, Callable[[], dict[str, flo
 
 
 def expected(settings: dict[str, Any]) -> int:
-    """How many contenders a finished draw has."""
+    """Return the number of contenders of a finished draw."""
     return 3 + len(bases(0)) * len(CALIBRATIONS) if len(settings["set_priors"]) == 2 else 2 + 2 * len(CALIBRATIONS)
 
 
@@ -231,7 +232,7 @@ def expected(settings: dict[str, Any]) -> int:
 
 
 def planned(seeds: int) -> Iterator[dict[str, Any]]:
-    """Settings of every run, all datasets with one seed before the next seed."""
+    """Yield the settings of every run, seed by seed."""
     for seed in range(seeds):
         for dataset, sizes in SIZES.items():
             for size in sizes:
@@ -242,7 +243,7 @@ def planned(seeds: int) -> Iterator[dict[str, Any]]:
 
 
 def study(seeds: int, minutes: float, path: Path) -> None:
-    """Everything that is not stored yet, until the time is up."""
+    """Run all missing fits until the time limit is reached."""
     end = time.monotonic() + 60 * minutes
     for settings in planned(seeds):
         runs = read_json(path).get("runs", [])
@@ -254,7 +255,7 @@ def study(seeds: int, minutes: float, path: Path) -> None:
             if name in run["contenders"]:
                 continue
             if time.monotonic() > end:
-                print("the time is up; run again to go on")
+                print("the time limit is reached; run the same command again to continue")
                 return
             with threadpool_limits(1):
                 run["contenders"][name] = {key: round(value, 4) for key, value in evaluate().items()}
@@ -266,7 +267,7 @@ def study(seeds: int, minutes: float, path: Path) -> None:
 
 
 def cell(runs: list[dict[str, Any]], contender: str, key: str) -> str:
-    """Mean and standard deviation over seeds, in percent for an accuracy."""
+    """Return the mean and standard deviation over seeds, in percent for an accuracy."""
     values = [run["contenders"][contender][key] for run in runs]
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     if key == "accuracy":
@@ -275,12 +276,12 @@ def cell(runs: list[dict[str, Any]], contender: str, key: str) -> str:
 
 
 def mean_of(runs: list[dict[str, Any]], contender: str, key: str) -> float:
-    """Mean over all runs."""
+    """Return the mean over all runs."""
     return float(statistics.mean(run["contenders"][contender][key] for run in runs))
 
 
 def report(path: Path) -> None:
-    """The tables of docs/studies/any-classifier.md."""
+    """Print the tables of docs/studies/any-classifier.md."""
     runs = [run for run in read_json(path).get("runs", []) if len(run["contenders"]) == expected(run["settings"])]
     two = [run for run in runs if len(run["settings"]["set_priors"]) == 2]
     many = [run for run in runs if len(run["settings"]["set_priors"]) > 2]
@@ -303,7 +304,7 @@ def report(path: Path) -> None:
         means += [f"{mean_of(half, name, 'log_loss'):.3f}" for half in halves]
         means += [f"{100 * mean_of(half, name, 'clipped'):.0f}%" for half in halves]
         print(f"| {name} | " + " | ".join(means) + " |")
-    print(f"\nseconds a fit, mean: { {name: round(mean_of(two, name, 'seconds'), 2) for name in names} }")
+    print(f"\nmean seconds per fit: { {name: round(mean_of(two, name, 'seconds'), 2) for name in names} }")
     names = list(many[0]["contenders"]) if many else []
     print("\n| | " + " | ".join(MANY_DATASETS) + " | log loss |\n|---|" + "---|" * (len(MANY_DATASETS) + 1))
     for name in names:
@@ -316,7 +317,7 @@ def report(path: Path) -> None:
 
 
 def draw_figure(path: Path) -> None:
-    """Draw the figure of docs/any-classifier.md: the inversion, and what calibration does to it."""
+    """Draw the figure of docs/any-classifier.md: the inversion, and the effect of calibration on it."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -352,13 +353,13 @@ def draw_figure(path: Path) -> None:
 
 
 def main() -> None:
-    """Command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run after this time")
     parser.add_argument("--out", type=Path, default=RESULTS / "any_classifier.json")
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
-    parser.add_argument("--figure", type=Path, help="only draw the picture of the documentation, to this file")
+    parser.add_argument("--report", action="store_true", help="only print the stored results")
+    parser.add_argument("--figure", type=Path, help="only draw the figure of the documentation to this file")
     asked = parser.parse_args()
     if asked.figure:
         draw_figure(asked.figure)

@@ -1,4 +1,4 @@
-"""What people would write without uulearn: models, the corrected risk and training loops, in float32."""
+"""Code that users would write without uulearn: models, the corrected risk and training loops, in float32."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOPE = -0.1
 
 
 def mlp(n_features: int = N_FEATURES, width: int = 300, depth: int = 4) -> nn.Sequential:
-    """The paper's multi-layer MLP, with one score a row of shape (n,)."""
+    """Return the paper's MLP, which returns one score per row, of shape (n,)."""
     layers: list[nn.Module] = []
     for size in [n_features] + [width] * (depth - 1):
         layers += [nn.Linear(size, width, bias=False), nn.BatchNorm1d(width, eps=1e-3), nn.ReLU()]
@@ -27,7 +27,7 @@ def mlp(n_features: int = N_FEATURES, width: int = 300, depth: int = 4) -> nn.Se
 
 
 def linear(n_features: int = N_FEATURES) -> nn.Sequential:
-    """The linear model, with one score a row of shape (n,)."""
+    """Return the linear model, which returns one score per row, of shape (n,)."""
     return nn.Sequential(nn.Linear(n_features, 1), nn.Flatten(0))
 
 
@@ -35,7 +35,7 @@ MODELS = {"mlp": mlp, "linear": linear}
 
 
 def corrected_risk(first: Tensor, second: Tensor) -> Tensor:
-    """The UU risk, logistic loss and leaky-ReLU correction, from the scores of set 0 and of set 1."""
+    """Return the UU risk with logistic loss and leaky-ReLU correction, from the scores of set 0 and set 1."""
     theta, theta_prime = SET_PRIORS
     gap = theta - theta_prime
     a, b = (1 - theta_prime) * TARGET_PRIOR / gap, theta_prime * (1 - TARGET_PRIOR) / gap
@@ -46,14 +46,14 @@ def corrected_risk(first: Tensor, second: Tensor) -> Tensor:
 
 
 class MembershipCriterion(nn.Module):
-    """The same risk as a criterion of scores and set memberships, which is the form that skorch takes."""
+    """The same risk as a criterion of scores and sets, the form that skorch expects."""
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
         return corrected_risk(scores[sets == 0], scores[sets == 1])
 
 
 def check_risk() -> None:
-    """Raise unless the hand-written risk is the one that uulearn minimizes, on either side of the kink."""
+    """Raise if the hand-written risk differs from the risk of uulearn, on either side of the kink."""
     generator = torch.Generator().manual_seed(0)
     sets = torch.arange(200) % 2
     for shift in (0.0, 4.0, -4.0):
@@ -65,7 +65,7 @@ def check_risk() -> None:
 
 
 class DataLoaderLoop:
-    """The plain loop: two loaders side by side, one joint forward pass."""
+    """A plain loop with two data loaders and one joint forward pass."""
 
     def __init__(
         self, model: nn.Module, first: NDArray[np.float32], second: NDArray[np.float32], lr: float = LR
@@ -89,7 +89,7 @@ class DataLoaderLoop:
 
 
 class TightLoop:
-    """The reference: rows resident, gathered by a permutation into a buffer used again, the fused Adam."""
+    """The reference loop: rows in memory, gathered by a permutation into a reused buffer, and fused Adam."""
 
     def __init__(self, model: nn.Module, first: NDArray[np.float32], second: NDArray[np.float32]) -> None:
         self.model = model
@@ -117,8 +117,8 @@ class TightLoop:
 
 
 def skorch_net(model: nn.Module, **settings: Any) -> Any:
-    """A skorch net that trains one epoch on each call of ``partial_fit(X, sets)``."""
-    from skorch import NeuralNet  # here, so that child processes that do not use it do not wait for it
+    """Return a skorch net that trains one epoch on each call of ``partial_fit(X, sets)``."""
+    from skorch import NeuralNet  # imported here, because not all child processes need it
 
     return NeuralNet(
         model,

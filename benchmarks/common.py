@@ -1,4 +1,4 @@
-"""Code that all benchmarks share: description of the machine, interleaved timing, summaries, bars, stored results."""
+"""Code shared by all benchmarks: description of the machine, interleaved timing, summaries, bars and stored results."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ LR = 5e-5
 BATCH_SIZE = 3000
 N_FEATURES = 784
 LEAKY: dict[str, Any] = SINGLE_RUN | {"method": "leaky_relu"}
-"""One model trained on all rows to the last epoch, whatever `UUClassifier` does by default."""
+"""One model trained on all rows to the last epoch, independent of the defaults of `UUClassifier`."""
 
 Seconds = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the command line; a quick run uses tiny sizes, only to check that the script runs."""
+    """Command-line settings; a quick run uses tiny sizes, only to check that the script runs."""
 
     rounds: int | None
     quick: bool
 
     def repeats(self, full: int, quick: int) -> int:
-        """Number of rounds: the requested number, or the default of the benchmark."""
+        """Return the number of rounds: the requested number, or the default of the benchmark."""
         return self.rounds or (quick if self.quick else full)
 
 
@@ -81,7 +81,7 @@ class Section:
     bars: list[Bar] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The section with machine and versions, because sections of one file may be measured at different times."""
+        """Return the section with machine and versions, because sections may be measured at different times."""
         return {
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "versions": versions(),
@@ -96,7 +96,7 @@ class Section:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the packages that are timed."""
+    """Return the versions of the timed packages."""
     packages = ("torch", "numpy", "scikit-learn", "skorch")
     installed = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions()}
     found = {name: installed[name] for name in packages if name in installed}
@@ -104,7 +104,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """The processor, its cores and memory, and how many threads torch uses."""
+    """Return the processor, the number of cores, the memory, and the number of torch threads."""
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -125,11 +125,11 @@ def machine() -> dict[str, Any]:
 
 
 def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: bool = True) -> Seconds:
-    """Seconds of each contender, one run per round, after one warm-up run of each.
+    """Return the seconds of each contender, with one run per round, after one warm-up run of each.
 
-    Noise of a shared machine comes in spells: within a round it hits all contenders alike, so that ratios
-    within a round stay meaningful. The order turns from round to round, so that nobody always follows the
-    same neighbor. A contender that returns a float has timed itself.
+    The noise of a shared machine varies slowly, so it affects all contenders of a round equally, and ratios within a
+    round are meaningful. The order is rotated in every round, so that no contender always follows the same one. A
+    contender that returns a float has measured its own time.
     """
     names = list(contenders)
     seconds: Seconds = {name: [] for name in names}
@@ -147,18 +147,18 @@ def interleave(contenders: Mapping[str, Callable[[], object]], rounds: int, warm
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Smallest value, quartiles and largest value."""
+    """Return the smallest value, the quartiles and the largest value."""
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return {"min": min(values), "q1": low, "median": middle, "q3": high, "max": max(values)}
 
 
 def speedup(seconds: Seconds, fast: str, slow: str) -> float:
-    """Speed of one contender relative to another: the median of the ratios within a round."""
+    """Return the speed of one contender relative to another: the median of the ratios within a round."""
     return statistics.median(s / f for s, f in zip(seconds[slow], seconds[fast], strict=True))
 
 
 def summarize(seconds: Seconds, references: Sequence[str]) -> dict[str, Any]:
-    """Raw seconds, their spread, and the speed of each reference relative to every contender."""
+    """Return the raw seconds, their spread, and the speed of each reference relative to every contender."""
     return {
         "seconds": seconds,
         "spread": {name: spread(values) for name, values in seconds.items()},
@@ -167,7 +167,7 @@ def summarize(seconds: Seconds, references: Sequence[str]) -> dict[str, Any]:
 
 
 def print_table(title: str, summary: dict[str, Any]) -> None:
-    """One line per contender."""
+    """Print one line per contender."""
     references = list(summary["speedup"])
     print(f"\n{title}\n  {'seconds':32}{'median':>9}{'min':>9}{'q1':>9}{'q3':>9}", end="")
     print("".join(f"{'vs ' + name:>24}" for name in references))
@@ -180,7 +180,7 @@ def print_table(title: str, summary: dict[str, Any]) -> None:
 
 
 def ask_child(script: str, *arguments: object) -> dict[str, Any]:
-    """JSON output of a new Python process that runs a sibling script with ``--child``."""
+    """Return the JSON output of a new Python process that runs a script of this folder with ``--child``."""
     path = Path(__file__).resolve().parent / script
     command = [sys.executable, str(path), "--child", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -189,7 +189,7 @@ def ask_child(script: str, *arguments: object) -> dict[str, Any]:
 
 
 def child_arguments() -> list[str]:
-    """The arguments that `ask_child` passed."""
+    """Return the arguments that `ask_child` passed."""
     if sys.argv[1:2] != ["--child"]:
         sys.exit("this part is run by benchmarks/run.py; see its --only")
     return sys.argv[2:]
@@ -199,7 +199,7 @@ def child_arguments() -> list[str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Stored results; empty if there are none."""
+    """Return the stored results; empty if there are none."""
     stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return stored
 

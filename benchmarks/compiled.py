@@ -1,7 +1,8 @@
-"""Is ``compile=True`` faster on this machine? One epoch of the paper's MLP, plain and compiled, in turn.
+"""Measure whether ``compile=True`` is faster: one epoch of the paper's MLP, plain and compiled, in turn.
 
-60,000 × 784 rows (MNIST, or random pixels), batches of 3,000, 7 rounds after a first epoch each, whose time (with the
-compilation in it) is stored apart. Results go to ``benchmarks/results/compiled.json``.
+The data have 60,000 × 784 rows (MNIST, or random pixels) in batches of 3,000. There are 7 rounds after one first epoch
+each, whose time (including the compilation) is stored separately. Results are stored in
+``benchmarks/results/compiled.json``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROUNDS = 7
 
 
 def main() -> None:
-    """Measure, print, store."""
+    """Measure, print and store the results."""
     data = two_sets(30_000)
     plain = stepped("mlp", "auto", data)
     torch.manual_seed(0)

@@ -2,13 +2,13 @@
 
     python benchmarks/csv_engines.py [--csv FILE] [--cases 1000]
 
-Agreement: random texts like those of ``tests/io/test_fuzz.py`` are parsed by each engine, all columns as text, and
-compared with Python's ``csv`` module. A text is valid if all records have two fields and no quote stays open. Counts:
-``same`` and ``different`` cells of a valid text, ``rejected`` valid text, ``accepted`` and ``refused`` invalid text,
-and ``line``: refused with the right line number. uulearn accepts separators at the end of lines on purpose.
-Detection: whether the engine finds the separator of a small table. Speed: each engine streams ``FILE`` (by default like
-those of ``encode_csv.py``) as text in a new process; DuckDB also with type detection over the whole file. All figures
-go to ``benchmarks/results/csv_engines.json``.
+Agreement: each engine parses random texts like those of ``tests/io/test_fuzz.py``, with all columns as text, and the
+cells are compared with Python's ``csv`` module. A text is valid if all records have two fields and every quote is
+closed. The counts are ``same`` and ``different`` cells of a valid text, ``rejected`` valid text, ``accepted`` and
+``refused`` invalid text, and ``line``: refused with the correct line number. uulearn intentionally accepts separators
+at the end of lines. Detection: whether the engine detects the separator of a small table. Speed: each engine streams
+``FILE`` (by default, one like those of ``encode_csv.py``) as text in a new process; DuckDB also with type detection
+over the whole file. All results are stored in ``benchmarks/results/csv_engines.json``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parse(engine: str, path: Path) -> Rows:
 
         convert = arrow.ConvertOptions(column_types={"x": pa.string(), "y": pa.string()})
         options = arrow.ParseOptions(newlines_in_values=True)
-        read = arrow.ReadOptions(use_threads=False)  # with threads errors have no row number
+        read = arrow.ReadOptions(use_threads=False)  # with threads, errors have no row number
         reader = arrow.open_csv(path, read_options=read, parse_options=options, convert_options=convert)
         return [[row["x"], row["y"]] for row in reader.read_all().to_pylist()]
     if engine == "duckdb":
@@ -95,7 +95,7 @@ def agreement(cases: int) -> dict[str, dict[str, int]]:
 
 
 def reference(text: str) -> tuple[Rows | None, int]:
-    """Return the rows of a valid text; None and the line of the first bad record of another."""
+    """Return the rows of a valid text, or None and the line of the first bad record of an invalid one."""
     reader = csv.reader(io.StringIO(f"{text}\nEND,END", newline=""))
     rows: Rows = []
     while True:
@@ -110,7 +110,7 @@ def reference(text: str) -> tuple[Rows | None, int]:
 
 
 def detection() -> dict[str, dict[str, bool]]:
-    """Return whether the separator of a small table is found without being named."""
+    """Return whether each engine detects the separator of a small table."""
     import duckdb
     import pandas as pd
 
@@ -195,7 +195,7 @@ def measure(task: str, engine: str, path: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and store."""
+    """Measure and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--cases", type=int, default=1000)

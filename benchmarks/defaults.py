@@ -1,9 +1,9 @@
-"""Which option values are best? The evidence behind the defaults of `UUClassifier`.
+"""Compare option values: the evidence for the defaults of `UUClassifier`.
 
-The paper's MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST (tasks of Appendix C), sets of 30,000 at (0.8, 0.2) and
-(0.6, 0.4), 200 epochs, batches of 3,000; options varied around a common base, two seeds each. Recorded are the test
-accuracy of the last and of the best epoch; labels are used for nothing else. Results go to
-``benchmarks/results/defaults-<dataset>-<seed>.json``; runs found there are not repeated.
+The paper's MLP is trained on MNIST, Fashion-MNIST and Kuzushiji-MNIST (tasks of Appendix C), with sets of 30,000 at
+(0.8, 0.2) and (0.6, 0.4), 200 epochs and batches of 3,000. Options are varied around a common base, with two seeds
+each. The record contains the test accuracy of the last and of the best epoch; labels are used only for these. Results
+are stored in ``benchmarks/results/defaults-<dataset>-<seed>.json``; stored runs are not repeated.
 
     python benchmarks/defaults.py [--dataset mnist …] [--seed 0 …] [--report]
 """
@@ -61,7 +61,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.bool_]]
 
 
 def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
-    """Train once."""
+    """Train one model and return its record."""
     drawn = make_sets(*train, settings["set_priors"], SIZES, random_state=settings["seed"])
     training = TrainingOptions(input_scale=1 / 255, **{name: settings[name] for name in TRAINING})
     options = {name: settings[name] for name in BASE if name not in ("momentum", *TRAINING)}
@@ -84,7 +84,7 @@ def run(settings: dict[str, Any], train: Part, test: Part) -> dict[str, Any]:
 
 
 def study(dataset: str, seed: int, folder: Path, out: Path) -> None:
-    """Every variant that is not stored yet."""
+    """Run every variant that is not stored yet."""
     path = out / f"defaults-{dataset}-{seed}.json"
     task = load_task(dataset.replace("-", "_"), data_dir=folder, download=False).flat()
     train, test = (task.X_train, task.y_train == 1), (task.X_test, task.y_test == 1)
@@ -101,7 +101,7 @@ def study(dataset: str, seed: int, folder: Path, out: Path) -> None:
 
 
 def report(paths: list[Path]) -> None:
-    """A Markdown table: mean accuracy of the last epoch (and of the best) over seeds, in percent."""
+    """Print a Markdown table of the mean accuracy of the last epoch (and of the best epoch) over seeds, in percent."""
     runs = [found for path in paths for found in read_json(path).get("runs", [])]
     cells = sorted({(r["settings"]["dataset"], tuple(r["settings"]["set_priors"])) for r in runs}, key=str)
     print("| | " + " | ".join(f"{name} {priors}" for name, priors in cells) + " | mean | seeds |")
@@ -118,17 +118,17 @@ def report(paths: list[Path]) -> None:
 
 
 def cell_of(found: dict[str, Any]) -> tuple[str, tuple[float, ...]]:
-    """The column that a run belongs to."""
+    """Return the column that a run belongs to."""
     return found["settings"]["dataset"], tuple(found["settings"]["set_priors"])
 
 
 def main() -> None:
-    """Command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=DATASETS, action="append", help="default: all three")
     parser.add_argument("--seed", type=int, action="append", help="default: 0 and 1")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--report", action="store_true", help="only show what is stored")
+    parser.add_argument("--report", action="store_true", help="only print the stored results")
     asked = parser.parse_args()
     datasets = asked.dataset or list(DATASETS)
     folder = data_folder()

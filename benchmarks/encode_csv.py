@@ -1,12 +1,13 @@
-"""Read and encode a 1 GB CSV (two files): this tree against another checkout, in alternating processes.
+"""Read and encode 1 GB of CSV (two files) with this checkout and with another one, in alternating processes.
 
     python benchmarks/encode_csv.py --old CHECKOUT [--rounds 3] [--rows 4600000] [--folder DIR]
 
-``CHECKOUT`` is a checkout of an earlier commit (66a7f23 for the stored record). Each process runs what ``uulearn fit``
-does before training: decide the columns of both files, fit the encoder, and encode all rows. The record has wall time,
-CPU time and peak memory of every run: resident memory, and its private part without mapped files. Bars: twice as fast
-by CPU time, and at most 1 GiB of resident memory. The files have 13 columns: numbers with and without gaps, categories,
-booleans, dates and text. They are written to ``--folder`` (a temporary folder by default) and used again if present.
+``CHECKOUT`` is a checkout of an earlier commit (66a7f23 for the stored record). Each process runs the steps of
+``uulearn fit`` before training: determine the columns of both files, fit the encoder, and encode all rows. The record
+contains the wall time, CPU time and peak memory of every run: resident memory, and its private part without mapped
+files. The bars are half the CPU time, and at most 1 GiB of resident memory. The files have 13 columns: numbers with and
+without gaps, categories, booleans, dates and text. They are written to ``--folder`` (a temporary folder by default) and
+used again if present.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import pandas as pd
 
 SETS = (("a.csv", 0.8, 1), ("b.csv", 0.2, 2))  # name, class prior, seed
 OUT = Path(__file__).resolve().parent / "results" / "encode_csv.json"
-CHUNK = 100_000  # rows that are generated at once
+CHUNK = 100_000  # rows generated per chunk
 WORDS = ("pain", "fever", "cough, dry", "rash", '"acute"', "nausea", "fatigue", "dizzy")
 CITIES = ("Basel", "Zürich", "Genève", "Bern", "Lugano", "St. Gallen")
 
@@ -60,7 +61,7 @@ def write_set(path: Path, n_rows: int, prior: float, seed: int) -> None:
 
 
 def encode(folder: Path) -> dict[str, Any]:
-    """Encode both files in this process, with the uulearn that is on the path."""
+    """Encode both files in this process, with the uulearn package that is on the path."""
     name = "uulearn.tabular.matrices" if find_spec("uulearn.tabular") else "uulearn.tables.matrices"  # its former name
     prepare = importlib.import_module(name).prepare
     peak = {"resident": 0, "private": 0}
@@ -102,7 +103,7 @@ def run(source: Path, folder: Path) -> dict[str, Any]:
 
 
 def compare(old: Path, folder: Path, rounds: int, n_rows: int) -> dict[str, Any]:
-    """Run both trees in turn and compare medians."""
+    """Run both checkouts in turn and compare the medians."""
     for name, prior, seed in SETS:
         if not (folder / name).exists():
             write_set(folder / name, n_rows, prior, seed)
@@ -137,7 +138,7 @@ def _commit(checkout: Path) -> str:
 
 
 def main() -> None:
-    """Measure and store."""
+    """Measure and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", type=Path, help="checkout of an earlier commit")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,14 +1,14 @@
-"""One training epoch of the paper's MLP (784-300-300-300-300-1, batch normalization) and of the linear model.
+"""Time one training epoch of the paper's MLP (784-300-300-300-300-1, batch normalization) and of the linear model.
 
-Data: 60,000 × 784 float32, two sets of 30,000 (MNIST, or random pixels of the same sparsity), batches of
-3,000, Adam. Five contenders, by default 7 rounds of one epoch each after one warm-up epoch each; medians and
-quartiles of the seconds, and medians of the ratios within a round:
+The data are 60,000 × 784 float32 values, two sets of 30,000 (MNIST, or random pixels of the same sparsity), in batches
+of 3,000, trained with Adam. Five contenders run, by default, 7 rounds of one epoch each after one warm-up epoch each.
+The results are medians and quartiles of the seconds, and medians of the ratios within a round:
 
-* ``uulearn``: the loop of `UUClassifier`, default settings (``precision="auto"``) but for the learning rate
+* ``uulearn``: the loop of `UUClassifier` with default settings (``precision="auto"``), except the learning rate
 * ``uulearn float32``: the same with ``precision="float32"``
 * ``DataLoader loop``: two shuffled `DataLoader`s side by side, one joint forward pass
 * ``skorch``: `NeuralNet` with the risk as a custom criterion of scores and set memberships
-* ``tight loop``: resident tensors, index permutations, fused Adam; what careful float32 code reaches
+* ``tight loop``: tensors in memory, index permutations, fused Adam; the speed of carefully written float32 code
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ BARS = {"mlp": {"DataLoader loop": 1.9, "skorch": 2.2}, "linear": {"DataLoader l
 
 
 class SteppedTrainer(Trainer):
-    """The loop behind `UUClassifier`, run one epoch at a time so that others can take their turn."""
+    """The training loop of `UUClassifier`, run one epoch at a time so that contenders can alternate."""
 
     def one_epoch(self) -> None:
-        """All that an epoch of `run` does: shuffle, gather, train, record."""
+        """Run one epoch as `run` does: shuffle, gather, train, record."""
         self._epoch(len(self.history) + 1)
 
 
 def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer:
-    """The trainer that `UUClassifier` would build."""
+    """Return the trainer that `UUClassifier` would create."""
     torch.manual_seed(0)
     return SteppedTrainer(
         build_model(model, data.X.shape[1:]),
@@ -67,7 +67,7 @@ def stepped(model: str, precision: str, data: TwoSetsOfPixels) -> SteppedTrainer
 
 
 def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, trainer: Trainer) -> dict[str, Any]:
-    """Fit the estimator itself for one epoch: is it the same work, and what does a fit cost beside epochs?"""
+    """Fit the estimator for one epoch; check that it does the same work, and measure its other costs."""
     classifier = UUClassifier(
         SET_PRIORS,
         TARGET_PRIOR,
@@ -82,7 +82,7 @@ def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, t
         raise AssertionError(f"the estimator's default batch size is {classifier.batch_size}, not {BATCH_SIZE}")
     started = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
+        warnings.simplefilter("ignore", UUWarning)  # random pixels have the same distribution in both sets
         classifier.fit_sets(data.first, data.second)
     total = time.perf_counter() - started
     resolved = str(trainer.dtype).removeprefix("torch.")
@@ -93,7 +93,7 @@ def check_against_estimator(model: str, precision: str, data: TwoSetsOfPixels, t
 
 
 def compare(model: str, data: TwoSetsOfPixels, rounds: int) -> dict[str, Any]:
-    """All contenders for one model."""
+    """Compare all contenders for one model."""
     trainers = {name: stepped(model, precision, data) for name, precision in PRECISIONS.items()}
     checks = {name: check_against_estimator(model, PRECISIONS[name], data, t) for name, t in trainers.items()}
     sets = np.repeat(np.array([0, 1]), (len(data.first), len(data.second)))
@@ -111,7 +111,7 @@ def compare(model: str, data: TwoSetsOfPixels, rounds: int) -> dict[str, Any]:
 
 
 def run(settings: Settings) -> Section:
-    """Measure, print, return."""
+    """Measure, print and return the results."""
     check_risk()
     n_each = 600 if settings.quick else 30_000
     rounds = settings.repeats(full=7, quick=2)

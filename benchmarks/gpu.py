@@ -1,13 +1,13 @@
-"""Speed on one CUDA device compared with its arithmetic and memory limits: batched training, and ResNet-32.
+"""Compare the speed of batched training and of ResNet-32 on one CUDA device with its arithmetic and memory limits.
 
 usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution,contenders] [--out FILE]
 
-Each part prints, and stores as JSON beside versions, device and configuration: seconds from nothing to the last epoch
-(building, compiling and capturing included), seconds an epoch once warm, and the roofline: floating-point operations
-and bytes that one step must move, the ceilings measured in the same run (a large copy, a large bfloat16 product), the
-time that each ceiling allows, and the share of it that is reached.
+Each part prints its results and stores them as JSON, with versions, device and configuration: the seconds from the
+start to the last epoch (including building, compiling and capturing), the seconds per epoch after warm-up, and the
+roofline: floating-point operations and bytes of one step, the limits measured in the same run (a large copy, a large
+bfloat16 product), the minimum time that each limit allows, and the fraction of the limit that is reached.
 
-Real data where a data folder (``UULEARN_DATA``) has them, random pixels of the same shapes where not.
+Real data are used if the data folder (``UULEARN_DATA``) contains them, otherwise random pixels of the same shapes.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ IMAGES_BAR = 150_000
 
 
 def fastest_convolutions(trainer: Trainer) -> AbstractContextManager[None]:
-    """The setting of cuDNN that `Trainer.run` uses: with ``compile``, it measures its algorithms."""
+    """Return the cuDNN setting that `Trainer.run` uses: with ``compile``, cuDNN benchmarks its algorithms."""
     benchmark = trainer.channels_last and trainer.options.compile
     return torch.backends.cudnn.flags(enabled=True, benchmark=benchmark)
 
 
 def seconds_of(work: Callable[[], object], repeats: int) -> float:
-    """Seconds of one call, including the device, after three warm-up calls."""
+    """Return the seconds of one call, including the work on the device, after three warm-up calls."""
     for _ in range(3):
         work()
     torch.cuda.synchronize()
@@ -70,7 +70,7 @@ def seconds_of(work: Callable[[], object], repeats: int) -> float:
 
 
 def ceilings() -> dict[str, float]:
-    """Limits of this device: bytes per second of a copy, operations per second of products."""
+    """Return the limits of this device: bytes per second of a copy, operations per second of products."""
     source = torch.empty(2**31, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copied = 2 * 2**31 / seconds_of(lambda: target.copy_(source), 10)
@@ -82,7 +82,7 @@ def ceilings() -> dict[str, float]:
 
 
 def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], dtype: str) -> dict[str, float]:
-    """Work of one step, and the time that each limit allows."""
+    """Return the work of one step, and the minimum time that each limit allows."""
     compute, memory = flops / top[f"{dtype}_flops"], moved / top["bytes_a_second"]
     return {
         "flops": flops,
@@ -99,13 +99,14 @@ def roofline(flops: float, moved: float, seconds: float, top: dict[str, float], 
 
 
 def dense_work(model: str, runs: int, groups: int, d: int, h: int = 300) -> tuple[float, float]:
-    """FLOPs and bytes of one step of batched training, activations in bfloat16, each pass over memory counted once.
+    """Return the FLOPs and bytes of one step of batched training; activations are bfloat16.
 
-    Hidden layer: the product writes (2 bytes a unit), the moments read (2), normalization and ReLU read and write (4),
-    the next product reads (2); on the way back the product's gradient is written (2), the sums read it and the input
-    (4), the gradient of the normalization reads both and writes (6), two products read it (4) and one reads the
-    activations (2); the last unit reads, and on the way back reads and writes, the last activations (6). Kernels: to
-    bfloat16 and its two readers (10), gradient written and read (4), Adam's state read and written (24).
+    Each pass over memory counts once. Hidden layer, in bytes per unit: the product writes (2), the moments read (2),
+    normalization and ReLU read and write (4), and the next product reads (2). Backward, the gradient of the product is
+    written (2), the sums read it and the input (4), the gradient of the normalization reads both and writes (6), two
+    products read it (4), and one reads the activations (2). The last unit reads the last activations, and backward it
+    reads and writes them (6). Kernels: conversion to bfloat16 and its two readers (10), gradient written and read (4),
+    Adam's state read and written (24).
     """
     rows = BATCH
     gathered = groups * rows * d
@@ -165,7 +166,7 @@ def stack_part(model: str, epochs: int, top: dict[str, float]) -> Section:
 
 
 def dense_data() -> tuple[Any, Any, Any, Any]:
-    """MNIST as rows of pixels, or random pixels."""
+    """Return MNIST as rows of pixels, or random pixels."""
     try:
         task = load_task("mnist", download=False).flat()
         return task.X_train, task.y_train, task.X_test, task.y_test
@@ -179,11 +180,12 @@ def dense_data() -> tuple[Any, Any, Any, Any]:
 
 
 def convolution_work(model: nn.Module) -> tuple[float, float]:
-    """FLOPs and bytes of one image, forward and back, bfloat16 activations.
+    """Return the FLOPs and bytes of one image, forward and backward, with bfloat16 activations.
 
-    A convolution: its input read, output written; back: the gradient of its output read twice, its input read, the
-    gradient of its input written. A normalization with ReLU: two reads and a write; back: two reads twice, a write.
-    An addition: two reads and a write; back nothing, it shares its gradient. Two bytes each.
+    A convolution reads its input and writes its output; backward, it reads the gradient of its output twice, reads its
+    input, and writes the gradient of its input. A normalization with ReLU has two reads and a write; backward, two
+    reads twice and a write. An addition has two reads and a write; backward, it has none, because it shares its
+    gradient. Each value has two bytes.
     """
     flops = moved = 0.0
 
@@ -246,7 +248,7 @@ def convolution_part(epochs: int, top: dict[str, float]) -> Section:
         "peak_memory_gb": torch.cuda.max_memory_allocated() / 1e9,
         "roofline_of_a_step": roofline(work[0] * BATCH, work[1] * BATCH, step, top, "bfloat16"),
     }
-    bar = Bar("ResNet-32, images a second of training", BATCH / step, IMAGES_BAR, at_least=True)
+    bar = Bar("ResNet-32, training images per second", BATCH / step, IMAGES_BAR, at_least=True)
     return Section({"model": "resnet32", "epochs": epochs, "sizes": SIZES, "batch_size": BATCH}, results, [bar])
 
 
@@ -264,7 +266,7 @@ def contenders_part(top: dict[str, float]) -> Section:
         options = RunOptions(batch_size=BATCH, ema=None, device="cuda", compile=compiled, progress=False)
         data = TwoSets.from_membership(rows, torch.arange(BATCH) % 2)
         trainer = Trainer(model, data, UURisk((0.6, 0.4), 0.6, "logistic", "unbiased"), options)
-        trainer.dtype = torch.bfloat16  # zeros would not tell that it serves
+        trainer.dtype = torch.bfloat16  # zeros would not show that it is used
         trainer.model.train()
         counts = (BATCH // 2, BATCH // 2)
         with fastest_convolutions(trainer):
@@ -274,7 +276,7 @@ def contenders_part(top: dict[str, float]) -> Section:
 
 
 def image_data() -> tuple[Any, Any, Any, Any]:
-    """CIFAR-10, or random pixels."""
+    """Return CIFAR-10, or random pixels."""
     try:
         task = load_task("cifar10", download=False)
         return task.X_train, task.y_train, task.X_test, task.y_test
@@ -285,14 +287,14 @@ def image_data() -> tuple[Any, Any, Any, Any]:
 
 
 def main() -> None:
-    """Command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=200, help="of each batched training; convolutions run a tenth")
+    parser.add_argument("--epochs", type=int, default=200, help="of batched training; convolutions run a tenth")
     parser.add_argument("--only", default="stack,convolution,contenders")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
     asked = parser.parse_args()
     if not torch.cuda.is_available():
-        sys.exit("this benchmark needs a CUDA device, and torch finds none")
+        sys.exit("this benchmark needs a CUDA device, but torch finds none")
     stored = read_json(asked.out)
     top = ceilings()
     device = torch.cuda.get_device_name()

@@ -1,13 +1,13 @@
-"""Training from Parquet folders: does it lose accuracy against memory, and does it hold a cap on memory?
+"""Measure training from Parquet folders: its accuracy compared with training from memory, and its memory use.
 
     python benchmarks/larger_than_memory.py accuracy [--data-dir DIR] [--seeds 3]
     python benchmarks/larger_than_memory.py size [--gigabytes 20] [--memory-gib 2] [--folder DIR]
 
-``accuracy`` trains on Fashion-MNIST at (0.7, 0.3) with sets of 24,000 and 6,000 rows: from memory; from folders whose
-rows are in random order; from folders whose rows are sorted by class, the worst order there can be; and from the latter
-shuffled. Row groups have 250 rows, windows several sizes. ``size`` writes a pair of sets of very unequal size, 100
-columns of numbers, and trains a linear model for one epoch, on the sets as they are and shuffled, in processes whose
-private memory may not grow beyond the cap (RLIMIT_DATA). Both store what they find in
+``accuracy`` trains on Fashion-MNIST at (0.7, 0.3) with sets of 24,000 and 6,000 rows: from memory, from folders whose
+rows are in random order, from folders whose rows are sorted by class (the worst possible order), and from sorted
+folders after shuffling. Row groups have 250 rows, and windows have several sizes. ``size`` writes two sets of very
+unequal size with 100 numeric columns, and trains a linear model for one epoch on the original and on the shuffled sets,
+in processes whose private memory is limited (RLIMIT_DATA). Both store their results in
 ``benchmarks/results/larger_than_memory.json``.
 """
 
@@ -41,14 +41,14 @@ OUT = RESULTS / "larger_than_memory.json"
 COLUMNS, GROUP, FILE = 100, 20_000, 1_000_000
 PRIORS = (0.7, 0.3)
 SHIFT = 0.2
-"""Of each of the first ten columns where a row is positive."""
+"""Shift of each of the first ten columns for positive rows."""
 
 
 # ----------------------------------------------------------------------------------------------------------- accuracy
 
 
 def write_rows(folder: Path, rows: np.ndarray[Any, Any]) -> Path:
-    """A set as one file."""
+    """Write a set as one file."""
     folder.mkdir()
     pixels = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
     table = pa.table({"pixels": pixels})
@@ -57,12 +57,12 @@ def write_rows(folder: Path, rows: np.ndarray[Any, Any]) -> Path:
 
 
 def pixels_of(table: pa.Table) -> np.ndarray[Any, Any]:
-    """The rows of a table as written above."""
+    """Return the rows of a table written by `write_rows`."""
     return np.asarray(table["pixels"].combine_chunks().flatten()).reshape(table.num_rows, -1)
 
 
 def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
-    """Test accuracy from memory and from streams, by seed."""
+    """Return the test accuracy from memory and from streams, by seed."""
     from uulearn.datasets import load_task, make_sets
 
     task = load_task("fashion_mnist", data_dir=data_dir).flat()
@@ -73,7 +73,7 @@ def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
             labels = [task.y_train[index] for index in drawn.indices]
             ways: dict[str, tuple[Any, ...]] = {"memory": (drawn.X0, drawn.X1)}
             for order in ("random", "sorted"):
-                # negatives first where they are sorted; the sets are drawn in random order
+                # sorted sets have negatives first; otherwise the sets are in random order
                 rows = [
                     X[np.argsort(y, kind="stable")] if order == "sorted" else X
                     for X, y in zip(drawn, labels, strict=True)
@@ -106,7 +106,7 @@ def accuracy(data_dir: Path | None, seeds: range) -> dict[str, Any]:
 
 
 def rows_of(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows and their classes."""
+    """Return random rows and their classes."""
     labels = rng.random(n) < share
     X = rng.standard_normal((n, COLUMNS), dtype=np.float32)
     X[labels, :10] += SHIFT * np.sqrt(10)
@@ -114,7 +114,7 @@ def rows_of(rng: np.random.Generator, n: int, share: float) -> tuple[np.ndarray[
 
 
 def write_sets(folder: Path, gigabytes: float) -> list[int]:
-    """Two sets, four fifths of the rows in the first."""
+    """Write two sets, with four fifths of the rows in the first."""
     total = int(gigabytes * 1e9 / (4 * COLUMNS))
     sizes = [total * 4 // 5, total // 5]
     names = [f"x{i}" for i in range(COLUMNS)]
@@ -134,7 +134,7 @@ def write_sets(folder: Path, gigabytes: float) -> list[int]:
 
 
 def train_capped(folder: Path, memory_gib: float, shuffle: bool) -> dict[str, Any]:
-    """One epoch in this process, under the cap."""
+    """Train one epoch in this process with limited memory."""
     torch.set_num_threads(2)
     cap = int(memory_gib * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
@@ -162,13 +162,13 @@ def train_capped(folder: Path, memory_gib: float, shuffle: bool) -> dict[str, An
 
 
 def size(gigabytes: float, memory_gib: float, folder: Path) -> dict[str, Any]:
-    """Write the sets, train in a process of its own, and say what it took."""
+    """Write the sets, train in a new process, and return its time and memory."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         started = time.perf_counter()
         write_sets(Path(place), gigabytes)
         print(f"written in {time.perf_counter() - started:.0f} s", flush=True)
         command = [sys.executable, __file__, "capped", "--folder", place, "--memory-gib", str(memory_gib)]
-        # Arrow's own pool takes a gigabyte of addresses, not of memory, which the cap would count all the same.
+        # Arrow's memory pool reserves a gigabyte of address space, which would count toward the limit.
         environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
         found: dict[str, Any] = {}
         for name, how in (("as they are", []), ("shuffled", ["--shuffle"])):
@@ -180,7 +180,7 @@ def size(gigabytes: float, memory_gib: float, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and store."""
+    """Measure and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["accuracy", "size", "capped"])
     parser.add_argument("--data-dir", type=Path)

@@ -1,8 +1,8 @@
-"""Ten million rows through ``uulearn predict``: how long, and how much memory.
+"""Measure the time and memory of ``uulearn predict`` on ten million rows.
 
     python benchmarks/many_rows.py [--rows 10000000] [--folder DIR] [--out FILE]
 
-Writes two small files and a large one, fits a small MLP, scores the large one as a user would, and stores
+The script writes two small files and a large one, fits a small MLP, scores the large file with the command, and stores
 the seconds and the peak memory of the command in ``benchmarks/results/many_rows.json``.
 """
 
@@ -26,7 +26,7 @@ STEP = 500_000
 
 
 def patients(rng: np.random.Generator, rows: int, ill: float, first: int = 0) -> pa.Table:
-    """Numbers, a category and an identifier; the labels stay in here."""
+    """Return a table with numbers, a category and an identifier; it has no labels."""
     y = rng.random(rows) < ill
     return pa.table(
         {
@@ -40,7 +40,7 @@ def patients(rng: np.random.Generator, rows: int, ill: float, first: int = 0) ->
 
 
 def measure(rows: int, folder: Path) -> dict[str, float]:
-    """Write files, fit and score; returns the seconds and the peak memory of scoring."""
+    """Write the files, fit and score; return the seconds and the peak memory of scoring."""
     rng = np.random.default_rng(0)
     for name, ill in (("a.csv", 0.8), ("b.csv", 0.2)):
         pyarrow.csv.write_csv(patients(rng, 2000, ill), folder / name)
@@ -58,16 +58,16 @@ def measure(rows: int, folder: Path) -> dict[str, float]:
     with (folder / "scored.csv").open("rb") as scored:
         written = sum(1 for _ in scored) - 1
     if written != rows:
-        sys.exit(f"{written:,} rows were written of {rows:,}.")
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of the larger of the two commands
+        sys.exit(f"expected {rows:,} rows, found {written:,}.")
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # the maximum of the two commands
     return {"rows": rows, "seconds": seconds, "most_mib_of_fit": fitted / 1024, "most_mib": most / 1024}
 
 
 def main() -> None:
-    """Measure and store."""
+    """Measure and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--folder", type=Path, help="for the files, about 1 GB; default: a temporary one")
+    parser.add_argument("--folder", type=Path, help="folder for the files, about 1 GB; default: temporary")
     parser.add_argument("--out", type=Path, default=RESULTS / "many_rows.json")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:

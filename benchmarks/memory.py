@@ -1,8 +1,8 @@
-"""Peak memory of a fit on 60,000 × 784 and of a prediction of 300,000 × 784 float32 rows.
+"""Measure the peak memory of a fit on 60,000 × 784 and of a prediction on 300,000 × 784 float32 rows.
 
-Each in a fresh process, 3 times by default. The figure is the growth of the peak resident size over the
-resident size before the data were made, so that the data themselves are in it, as a multiple of the data plus
-the weights of the model; median, smallest and largest.
+Each runs in a new process, 3 times by default. The result is the difference between the peak resident size and the
+resident size before the data are created, as a multiple of the size of the data and the model weights; it includes the
+data. The median, the smallest and the largest value are reported.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ MOST_TIMES_THE_DATA = 1.3
 
 
 def resident_bytes() -> tuple[int, int]:
-    """Resident size now and at its peak.
+    """Return the current and the peak resident size.
 
-    The peak of ``getrusage`` survives exec, so that a child starts with that of its parent; Linux's VmHWM
-    starts again. Elsewhere the peak has to stand for both.
+    The peak of ``getrusage`` is inherited on exec, so a child process starts with the peak of its parent; VmHWM of
+    Linux is reset. On other systems, the peak is returned for both.
     """
     try:
         lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
@@ -53,7 +53,7 @@ def resident_bytes() -> tuple[int, int]:
 
 
 def fit(rows: np.ndarray[Any, np.dtype[np.float32]], epochs: int) -> UUClassifier:
-    """One plain model, on the two halves of the rows."""
+    """Fit one plain model on the two halves of the rows."""
     middle = len(rows) // 2
     classifier = UUClassifier(
         SET_PRIORS, TARGET_PRIOR, **LEAKY | {"lr": LR}, epochs=epochs, device="cpu", random_state=0
@@ -62,10 +62,10 @@ def fit(rows: np.ndarray[Any, np.dtype[np.float32]], epochs: int) -> UUClassifie
 
 
 def measure(task: str, n_rows: int) -> dict[str, Any]:
-    """What one task adds to the resident size of this process."""
-    warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
-    # A tiny fit and prediction come first, so that what libraries set up once (thread pools, kernels, late
-    # imports) is not charged to the data.
+    """Measure how much one task adds to the resident size of this process."""
+    warnings.simplefilter("ignore", UUWarning)  # random pixels have the same distribution in both sets
+    # A tiny fit and prediction run first, so that memory that libraries allocate once (thread pools, kernels, late
+    # imports) is not counted.
     tiny = np.empty((200, N_FEATURES), dtype=np.float32)
     fill_with_random_pixels(tiny)
     classifier = fit(tiny, epochs=1)
@@ -93,7 +93,7 @@ def measure(task: str, n_rows: int) -> dict[str, Any]:
 
 
 def run(settings: Settings) -> Section:
-    """Measure, print, return."""
+    """Measure, print and return the results."""
     sizes = {"fit": 600, "predict": 2_000} if settings.quick else {"fit": 60_000, "predict": 300_000}
     repeats = settings.repeats(full=3, quick=1)
     section = Section({"rows": sizes, "columns": N_FEATURES, "repeats": repeats, "epochs": 2}, {})

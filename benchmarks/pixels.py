@@ -1,7 +1,7 @@
-"""MNIST if a data folder has it, else random pixels of the same shape and sparsity.
+"""Load MNIST if a data folder has it, or create random pixels of the same shape and sparsity.
 
-The folder is named by the environment variable ``UULEARN_DATA``, or is ``shared/data`` beside the repository;
-it holds the IDX files as they are distributed, for example ``mnist/train-images-idx3-ubyte.gz``.
+The folder is set by the environment variable ``UULEARN_DATA``, or is ``shared/data`` next to the repository. It
+contains the original IDX files, for example ``mnist/train-images-idx3-ubyte.gz``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHUNK = 4096
 
 @dataclass(frozen=True)
 class TwoSetsOfPixels:
-    """Both sets in one array, set 0 first, so that every contender can share the memory."""
+    """Both sets in one array, with set 0 first, so that all contenders share the memory."""
 
     X: Floats
     n_first: int
@@ -41,19 +41,19 @@ class TwoSetsOfPixels:
 
 
 def data_folder() -> Path | None:
-    """Where MNIST is, None where it is not."""
+    """Return the folder that contains MNIST, or None."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("UULEARN_DATA", beside))
     return folder if (folder / "mnist" / "train-images-idx3-ubyte.gz").exists() else None
 
 
 def read_mnist(folder: Path) -> BinaryTask:
-    """MNIST, one image a row, even digits positive."""
+    """Read MNIST with one image per row; even digits are positive."""
     return load_task("mnist", data_dir=folder, download=False).flat()
 
 
 def two_sets(n_each: int) -> TwoSetsOfPixels:
-    """Two sets of ``n_each`` rows: MNIST with 70% and 30% even digits, or random pixels, alike in both."""
+    """Return two sets of ``n_each`` rows: MNIST with 70% and 30% even digits, or random pixels."""
     X = np.empty((2 * n_each, N_FEATURES), dtype=np.float32)
     folder = data_folder()
     if folder is None:
@@ -67,7 +67,7 @@ def two_sets(n_each: int) -> TwoSetsOfPixels:
 
 
 def many_rows(n_rows: int) -> tuple[Floats, str]:
-    """Rows to predict: MNIST over and over, or random pixels."""
+    """Return rows to predict: MNIST, repeated, or random pixels."""
     X = np.empty((n_rows, N_FEATURES), dtype=np.float32)
     folder = data_folder()
     if folder is None:
@@ -81,7 +81,7 @@ def many_rows(n_rows: int) -> tuple[Floats, str]:
 
 
 def fill_with_random_pixels(out: Floats, seed: int = 0) -> None:
-    """Values in [0, 1), most of them zero as in MNIST, written in place: no large temporary is made."""
+    """Fill an array in place with values in [0, 1), most of them zero as in MNIST, without a large temporary array."""
     rng = np.random.default_rng(seed)
     for start in range(0, len(out), CHUNK):
         chunk = out[start : start + CHUNK]

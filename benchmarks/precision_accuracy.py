@@ -1,11 +1,10 @@
-"""Does training in bfloat16 cost accuracy? The paper's MLP on MNIST, even against odd, trained in both.
+"""Measure whether training in bfloat16 reduces accuracy, with the paper's MLP on MNIST (even against odd digits).
 
-Sets of 30,000 with 70% and 30% positives, leaky-ReLU correction, Adam, learning rate 5e-5, l2 5e-3; by
-default 30 epochs and 3 seeds. Float32 and bfloat16 of a seed share sets, initial weights and shuffles, so
-that differences are paired: their mean and standard error are printed for the last and the best test
-accuracy. Each model trained in bfloat16 is also scored in both precisions. Results go to
-``benchmarks/results/precision_accuracy.json``; runs found there are not repeated, so that a stopped
-benchmark goes on where it was.
+The sets have 30,000 rows with 70% and 30% positives; training uses the leaky-ReLU correction, Adam, learning rate 5e-5
+and l2 5e-3, by default with 30 epochs and 3 seeds. Both precisions of a seed share the sets, initial weights and
+shuffles, so differences are paired; their mean and standard error are printed for the last and the best test accuracy.
+Each model trained in bfloat16 is also scored in both precisions. Results are stored in
+``benchmarks/results/precision_accuracy.json``; stored runs are not repeated.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ Part = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 
 def scaled(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Pixels in [0, 1]."""
+    """Return pixels scaled to [0, 1]."""
     return np.multiply(images, np.float32(1 / 255), dtype=np.float32)
 
 
 def settings_of(epochs: int, seed: int, precision: str) -> dict[str, Any]:
-    """What identifies a run."""
+    """Return the settings that identify a run."""
     return {
         "epochs": epochs,
         "seed": seed,
@@ -57,7 +56,7 @@ def settings_of(epochs: int, seed: int, precision: str) -> dict[str, Any]:
 
 
 def train(settings: dict[str, Any], train_part: Part, test_part: Part) -> dict[str, Any]:
-    """One run: test accuracy after every epoch and, for bfloat16, of both ways to score."""
+    """Train one run; return the test accuracy after every epoch and, for bfloat16, for both scoring precisions."""
     X_test, y_test = test_part
     drawn = make_sets(*train_part, SET_PRIORS, SIZES, random_state=settings["seed"])
     classifier = UUClassifier(
@@ -93,7 +92,7 @@ def train(settings: dict[str, Any], train_part: Part, test_part: Part) -> dict[s
 
 
 def report(results: dict[tuple[int, str], dict[str, Any]], seeds: list[int]) -> None:
-    """Accuracies by seed, and paired differences."""
+    """Print the accuracies by seed, and the paired differences."""
     print(f"\n{'seed':>6}{'last f32':>10}{'last bf16':>10}{'best f32':>10}{'best bf16':>10}{'bf16 scored':>18}")
     for seed in seeds:
         full, half = results[seed, "float32"], results[seed, "bfloat16"]
@@ -109,14 +108,14 @@ def report(results: dict[tuple[int, str], dict[str, Any]], seeds: list[int]) -> 
 
 
 def main() -> None:
-    """Command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0")
     parser.add_argument("--out", type=Path, default=RESULTS / "precision_accuracy.json")
     asked = parser.parse_args()
     if asked.epochs < 1 or asked.seeds < 1:
-        parser.error("--epochs and --seeds must be 1 or more")
+        parser.error("--epochs and --seeds must be at least 1")
     folder = data_folder()
     if folder is None:
         sys.exit("MNIST was not found: set UULEARN_DATA to a folder with mnist/train-images-idx3-ubyte.gz etc.")

@@ -1,13 +1,13 @@
-"""Scores of 1,000,000 × 784 float32 rows (MNIST repeated, or random pixels) by the paper's MLP.
+"""Time the prediction of 1,000,000 × 784 float32 rows (MNIST repeated, or random pixels) with the paper's MLP.
 
-Six contenders with the same weights, by default 3 rounds after one warm-up run each; medians and quartiles of
-the seconds, and medians of the ratios within a round:
+Six contenders with the same weights run 3 rounds by default, after one warm-up run each. The results are medians and
+quartiles of the seconds, and medians of the ratios within a round:
 
 * ``uulearn``, ``uulearn float32``: `UUClassifier.decision_function`, input checks included
 * ``DataLoader``: a `TensorDataset` in batches of 1,024
-* ``skorch, batches of 128``: `NeuralNet.predict` as it comes
+* ``skorch, batches of 128``: `NeuralNet.predict` with default settings
 * ``skorch, batches of 1,024``: the same with larger batches
-* ``direct chunks``: slices of 1,024 rows of a resident tensor
+* ``direct chunks``: slices of 1,024 rows of a tensor in memory
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Floats = NDArray[np.float32]
 
 
 def fitted(precision: str, n_each: int) -> UUClassifier:
-    """A classifier trained briefly, so that the statistics of its normalization are those of data."""
+    """Return a briefly trained classifier, so that its normalization statistics are those of real data."""
     data = two_sets(n_each)
     classifier = UUClassifier(
         SET_PRIORS,
@@ -50,12 +50,12 @@ def fitted(precision: str, n_each: int) -> UUClassifier:
         random_state=0,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UUWarning)  # random pixels are alike in both sets
+        warnings.simplefilter("ignore", UUWarning)  # random pixels have the same distribution in both sets
         return classifier.fit_sets(data.first, data.second)
 
 
 def same_weights(classifier: UUClassifier) -> nn.Sequential:
-    """The plain model with the weights of the classifier."""
+    """Return the plain model with the weights of the classifier."""
     plain = mlp()
     weights = classifier.model_.state_dict().values()
     plain.load_state_dict(dict(zip(plain.state_dict(), weights, strict=True)))
@@ -63,7 +63,7 @@ def same_weights(classifier: UUClassifier) -> nn.Sequential:
 
 
 def by_dataloader(model: nn.Module, X: Floats) -> Floats:
-    """The way of most tutorials."""
+    """Score rows with a `DataLoader`, as in most tutorials."""
     loader = DataLoader(TensorDataset(torch.from_numpy(X)), batch_size=CHUNK)
     model.eval()
     with torch.no_grad():
@@ -72,7 +72,7 @@ def by_dataloader(model: nn.Module, X: Floats) -> Floats:
 
 
 def by_chunks(model: nn.Module, X: Floats) -> Floats:
-    """Slices of a tensor that shares the memory of the array."""
+    """Score slices of a tensor that shares the memory of the array."""
     model.eval()
     with torch.no_grad():
         scores: Floats = torch.cat([model(x) for x in torch.split(torch.from_numpy(X), CHUNK)]).numpy()
@@ -80,7 +80,7 @@ def by_chunks(model: nn.Module, X: Floats) -> Floats:
 
 
 def agreement(contenders: dict[str, Callable[[], Any]], reference: Floats) -> dict[str, dict[str, float]]:
-    """How far the scores of each contender are from the reference, and how often the class differs."""
+    """Return how far the scores of each contender are from the reference, and how often the class differs."""
     found = {}
     for name, score in contenders.items():
         scores = score()
@@ -92,11 +92,11 @@ def agreement(contenders: dict[str, Callable[[], Any]], reference: Floats) -> di
 
 
 def run(settings: Settings) -> Section:
-    """Measure, print, return."""
+    """Measure, print and return the results."""
     n_rows = 20_000 if settings.quick else 1_000_000
     rounds = settings.repeats(full=3, quick=1)
     automatic, forced = (fitted(precision, 300 if settings.quick else 6_000) for precision in PRECISIONS.values())
-    forced.model_.load_state_dict(automatic.model_.state_dict())  # one set of weights for all
+    forced.model_.load_state_dict(automatic.model_.state_dict())  # the same weights for all contenders
     plain = same_weights(automatic)
     X, source = many_rows(n_rows)
     contenders: dict[str, Callable[[], Any]] = {

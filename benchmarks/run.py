@@ -1,11 +1,11 @@
 """Run the benchmarks of uulearn and store the measurements.
 
     python benchmarks/run.py                      everything, about 10 minutes on two cores
-    python benchmarks/run.py --only epoch memory  some of it; stored results of the rest are kept
-    python benchmarks/run.py --quick              tiny sizes: does everything still run?
+    python benchmarks/run.py --only epoch memory some sections; stored results of the others are kept python
+    benchmarks/run.py --quick tiny sizes, only to check that everything runs
 
-Results go to ``benchmarks/results/speed.json`` (quick ones to ``quick.json``), written after every section.
-Each section of the file says on which machine, with which versions and when it was measured.
+Results are stored in ``benchmarks/results/speed.json`` (``quick.json`` for quick runs) after every section. Each
+section of the file contains the machine, the versions and the time of the measurement.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import prediction
 import startup
 from common import FORMAT, RESULTS, Bar, Section, Settings, machine, read_json, versions, write_json
 
-# Memory and start-up come first, in child processes, while this one is still small.
+# Memory and start-up run first, in child processes, while this process is still small.
 SECTIONS: dict[str, Callable[[Settings], Section]] = {
     "memory": memory.run,
     "startup": startup.run,
@@ -30,18 +30,18 @@ SECTIONS: dict[str, Callable[[Settings], Section]] = {
 
 
 def positive(text: str) -> int:
-    """A whole number above zero."""
+    """Parse a positive whole number."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not above zero")
+        raise argparse.ArgumentTypeError(f"must be above zero, got {number}")
     return number
 
 
 def main() -> None:
-    """Command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), help="sections to run")
-    parser.add_argument("--rounds", type=positive, help="rounds of every section (default: 7 epochs, 3 predictions, …)")
+    parser.add_argument("--rounds", type=positive, help="rounds per section (default: 7 epochs, 3 predictions, …)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, no verdicts")
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     asked = parser.parse_args()

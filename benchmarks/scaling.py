@@ -1,12 +1,12 @@
-"""How cost grows with rows, columns and workers, and rows scored per second.
+"""Measure how the cost grows with rows, columns and workers, and the number of rows scored per second.
 
     python benchmarks/scaling.py rows columns workers scoring [--most-rows 100000000]
     python benchmarks/scaling.py cores --out benchmarks/results/scaling_cores.json
 
-Each part is measured in new processes and stored in ``benchmarks/results/scaling.json`` when it is done. Rows
-are generated as they are read, so that 1e8 of them take no disk: what a stream costs beyond training is in the figures.
-One thread for each process. ``cores`` is for a machine with sixteen: one to eight workers, small batches and large,
-and the exchanges of a step by themselves. `--quick` is to see that it works.
+Each part is measured in new processes and stored in ``benchmarks/results/scaling.json`` when it is finished. Rows are
+generated when they are read, so 1e8 rows need no disk space; the results include the cost of streaming. Each process
+has one thread. ``cores`` is for a machine with sixteen cores: it measures one to eight workers with small and large
+batches, and the communication of a step separately. `--quick` only checks that the script runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MODELS: dict[str, dict[str, Any]] = {"linear": {"model": "linear"}, "mlp": {"mod
 
 
 class Generated(RowStream):
-    """Rows that are generated when they are read, the same each time; one set is shifted."""
+    """Stream of rows that are generated when they are read, always with the same values; one set is shifted."""
 
     def __init__(self, n_rows: int, columns: int, which: int) -> None:
         self.which, self.row_shape = which, (columns,)
@@ -45,23 +45,23 @@ class Generated(RowStream):
 
     @property
     def piece_sizes(self) -> list[int]:
-        """Rows of each piece."""
+        """Return the number of rows of each piece."""
         return self._sizes
 
     def read(self, piece: int) -> torch.Tensor:
-        """Uniform random numbers, which are fast to generate."""
+        """Return uniform random numbers, which are fast to generate."""
         rng = np.random.default_rng([self.which, piece])
         rows = rng.random((self._sizes[piece], *self.row_shape), dtype=np.float32)
         rows[:, :2] += 0.2 * (1 - self.which)
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Shape and set of the rows."""
+        """Return the shape and the set of the rows."""
         return f"generated: {self.which} {sum(self._sizes)} {self.row_shape}"
 
 
 def classifier(model: str, **more: Any) -> UUClassifier:
-    """A classifier with one model, one epoch and no held-out rows, so that only the epoch is timed."""
+    """Return a classifier with one model, one epoch and no held-out rows, so that only the epoch is timed."""
     plain: dict[str, Any] = {
         "epochs": 1, "n_estimators": 1, "validation_fraction": 0.0, "calibrated": False, "early_stopping": False,
         "patience": None, "random_state": 0, "progress": False, "device": "cpu",
@@ -72,7 +72,7 @@ def classifier(model: str, **more: Any) -> UUClassifier:
 def epoch(
     model: str, rows: int, columns: int, distributed: bool = False, batch_size: int = BATCH_SIZE
 ) -> dict[str, Any]:
-    """Seconds per epoch over ``rows`` rows, half of them in each set, and the peak memory."""
+    """Return the seconds per epoch over ``rows`` rows, half of them in each set, and the peak memory."""
     torch.set_num_threads(1)
     first, second = (Generated(rows // 2, columns, which) for which in (0, 1))
     training = TrainingOptions(distributed="auto" if distributed else False)
@@ -91,7 +91,7 @@ def epoch(
 
 
 def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
-    """Rows scored per second by one thread."""
+    """Return the number of rows scored per second by one thread."""
     torch.set_num_threads(1)
     X = np.random.default_rng(0).random((rows, columns), dtype=np.float32)
     clf = classifier(model).fit_sets(X[:2_000], X[2_000:4_000] + 0.1)
@@ -103,7 +103,7 @@ def scoring(model: str, rows: int, columns: int) -> dict[str, Any]:
 
 
 def exchange(values: int) -> dict[str, Any]:
-    """Median seconds of a sum of arrays of this length over all workers."""
+    """Return the median seconds of a sum of arrays of this length over all workers."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     numbers, seconds = torch.ones(values), []
@@ -118,7 +118,7 @@ def exchange(values: int) -> dict[str, Any]:
 
 
 def apart(function: str, *arguments: Any, workers: int = 1) -> dict[str, Any]:
-    """The result of a function in a new process, or in several."""
+    """Return the result of a function in one or several new processes."""
     command = [sys.executable, "-W", "ignore"]
     if workers > 1:
         command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
@@ -143,7 +143,7 @@ def measured(part: str, most_rows: int, quick: bool) -> list[dict[str, Any]]:
     if part == "workers":
         rows = 20_000 if quick else 300_000
         found = []
-        for _ in range(1 if quick else 3):  # side by side, since the machine may have other work
+        for _ in range(1 if quick else 3):  # alternating, because the machine may be shared
             for model in MODELS:
                 for size in (3_000, 48_000):
                     found += [apart("epoch", model, rows, 100, n > 1, size, workers=n) for n in (1, 2)]
@@ -165,7 +165,7 @@ def _bearable(model: str, rows: int) -> bool:
 
 
 def main() -> None:
-    """Measure and store."""
+    """Measure and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=["rows", "columns", "workers", "scoring", "cores", []])
     parser.add_argument("--most-rows", type=int, default=10**8)

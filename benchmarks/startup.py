@@ -1,9 +1,9 @@
-"""What uulearn costs before any real work: importing it, and a first small fit.
+"""Measure the start-up time of uulearn: its import, and a first small fit.
 
-Imports: fresh interpreters, one of each statement a round, 5 rounds by default after one that is not counted.
-Small fit: 1,000 × 20 rows, 20 epochs of the default model, the first fit of a fresh process with imports done
-before the clock starts, against the same training by a plain `DataLoader` loop; as many rounds. Medians
-and quartiles.
+Imports: each statement runs in a new interpreter once per round, in 5 rounds by default after one warm-up round. Small
+fit: the first fit of a new process, after all imports, with 20 epochs of the default model on 1,000 × 20 rows, compared
+with the same training in a plain `DataLoader` loop, with the same number of rounds. The results are medians and
+quartiles.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ ROWS, COLUMNS, EPOCHS = 1_000, 20, 20
 
 
 def start_interpreter(statement: str) -> None:
-    """Run one statement in an interpreter of its own."""
+    """Run one statement in a new interpreter."""
     subprocess.run([sys.executable, "-c", statement], check=True)
 
 
 def small_sets() -> list[np.ndarray[Any, np.dtype[np.float32]]]:
-    """Two sets of 500 rows of two normal classes."""
+    """Return two sets of 500 rows of two normally distributed classes."""
     rng = np.random.default_rng(0)
     sets = []
     for prior in SET_PRIORS:
@@ -59,7 +59,7 @@ def small_sets() -> list[np.ndarray[Any, np.dtype[np.float32]]]:
 
 
 def small_fit(way: str) -> dict[str, float]:
-    """Seconds from rows to a trained model, imports not counted."""
+    """Return the seconds from rows to a trained model, without imports."""
     first, second = small_sets()
     if way == "uulearn":
         from uulearn import UUClassifier
@@ -77,12 +77,12 @@ def small_fit(way: str) -> dict[str, float]:
 
 
 def first_fit(way: str) -> float:
-    """A child times itself, so that its imports stay out."""
+    """Return the seconds of a fit, measured by a child process without its imports."""
     return float(ask_child("startup.py", way)["seconds"])
 
 
 def run(settings: Settings) -> Section:
-    """Measure, print, return."""
+    """Measure, print and return the results."""
     rounds = settings.repeats(full=5, quick=1)
     warm_up = not settings.quick
     wanted = list(IMPORTS)[:2] if settings.quick else list(IMPORTS)

@@ -1,4 +1,4 @@
-"""How often a fit switches package: a measure of how much a reader has to jump between packages.
+"""Count how often a fit switches between packages, a measure of how much a reader has to jump between them.
 
 The functions of uulearn that a fit calls are listed in the order of their first call. Each pair of neighbors in that
 list that belong to different packages counts as one switch. Run it as
@@ -51,7 +51,7 @@ def record_first_calls() -> Iterator[list[tuple[str, str]]]:
 
 
 def count_switches(calls: list[tuple[str, str]]) -> int:
-    """The number of neighbors in the list that belong to different packages.
+    """Return the number of adjacent entries that belong to different packages.
 
     >>> count_switches([("cli", "f"), ("app", "g"), ("app", "h"), ("cli", "i")])
     2
@@ -61,7 +61,7 @@ def count_switches(calls: list[tuple[str, str]]) -> int:
 
 
 def draw_sets(rows: int = 300) -> tuple[Any, Any]:
-    """Two sets of Gaussian rows at class priors 0.8 and 0.2."""
+    """Return two sets of Gaussian rows with class priors 0.8 and 0.2."""
     rng = np.random.default_rng(0)
     return tuple(rng.normal(size=(rows, 3)) + 2 * (rng.random(rows) < prior)[:, None] for prior in (0.8, 0.2))  # type: ignore[return-value]
 
@@ -71,7 +71,7 @@ SETS = draw_sets()
 
 
 def fit_estimator() -> None:
-    """Fit the default classifier on arrays; it is made before the trace starts."""
+    """Fit the default classifier on arrays, which are created before the trace starts."""
     CLASSIFIER.fit_sets(*SETS)
 
 
@@ -84,7 +84,7 @@ def fit_command() -> None:
         for path, rows in zip(paths, draw_sets(), strict=True):
             lines = ["x,y,z,kind", *(f"{x:.4f},{y:.4f},{z:.4f},{'ab'[i % 2]}" for i, (x, y, z) in enumerate(rows))]
             path.write_text("\n".join(lines) + "\n")
-        command = ["uulearn", "fit", *map(str, paths), "--set-priors", "0.8", "0.2", "--epochs", "3"]
+        command = ["uulearn", "fit", *map(str, paths), "--set-priors", "0.8", "0.2", "--epochs", "3", "--sensitivity"]
         sys.argv = [*command, "--out", str(Path(folder) / "model")]
         silent = io.StringIO()
         with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent), contextlib.suppress(SystemExit):
@@ -92,7 +92,7 @@ def fit_command() -> None:
 
 
 def main() -> None:
-    """Trace both fits, after one warm-up that does the imports, and print the counts."""
+    """Trace both fits after a warm-up run that executes the imports, and print the counts."""
     listed = "--list" in sys.argv[1:]
     for name, fit in {"UUClassifier.fit": fit_estimator, "uulearn fit": fit_command}.items():
         work: Callable[[], None] = fit

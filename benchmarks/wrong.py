@@ -37,8 +37,7 @@ from uulearn import UUClassifier, uu_coefficients
 from uulearn.cli import main as main_of_uulearn
 from uulearn.defaults import SINGLE_RUN
 from uulearn.exceptions import NonFiniteRiskError, SuspiciousScoreWarning, SwappedPriorsWarning
-from uulearn.metrics import uu_accuracy
-from uulearn.tabular.leakage import compare_sets_beyond_priors
+from uulearn.metrics import check_mixture, uu_accuracy
 from uulearn.theory import plan_rows
 from uulearn.training import RunOptions, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run
@@ -114,7 +113,7 @@ def draw_overfitted(n: int) -> tuple[tuple[Rows, Sets], tuple[Rows, Sets], Any]:
 
 
 def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> dict[str, Result]:
-    """Train the unbiased and a corrected method on the same rows; accuracies and risk per epoch."""
+    """Train the unbiased and a corrected method on the same rows; return accuracies and risk per epoch."""
     (X, sets), held_out, test = draw_overfitted(n)
     rows, found = torch.from_numpy(X), {}
     for method in ("unbiased", "leaky_relu"):
@@ -193,7 +192,7 @@ def measure_order(n: int = 1000) -> list[Result]:
 
 
 def measure_detected_swaps(labels_per_class: int, draws: int = 40, n: int = 500) -> float:
-    """Return how often the given number of labeled rows per class reveals swapped priors."""
+    """Return the fraction of draws in which the given number of labeled rows per class reveals swapped priors."""
     detected = 0
     for seed in range(draws):
         rng = np.random.default_rng(seed)
@@ -246,7 +245,7 @@ def measure_wrong_priors(
     n: int = 8000,
     seeds: int = 4,
 ) -> list[Result]:
-    """Train and evaluate linear models with an error in the larger prior; means over seeds."""
+    """Train and evaluate linear models with an error in the larger prior; return means over seeds."""
     wrong = [(priors[0] + error, priors[1]) for error in errors]
     found, sets = [], np.repeat([0, 1], n)
     for error, assumed, scored in zip(errors, wrong, train_batched(priors, n, seeds, wrong, method, loss), strict=True):
@@ -265,7 +264,7 @@ def measure_held_out_term(error: float, method: str, n: int = 4000) -> float:
 
 
 def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> dict[str, list[float]]:
-    """Train and evaluate linear models with the correct priors: true and estimated accuracy per seed."""
+    """Train and evaluate linear models with the correct priors; return the true and estimated accuracy per seed."""
     priors = (0.5 + gap / 2, 0.5 - gap / 2)
     (scored,) = train_batched(priors, n, seeds, [priors])
     sets = np.repeat([0, 1], n)
@@ -334,7 +333,7 @@ def measure_alarms(
     alarms = []
     for seed in range(pairs):
         X, sets = concatenate(*draw_leaking_files(np.random.default_rng(seed), priors, n, strength, shift))
-        alarms.append(compare_sets_beyond_priors(score_files(X, sets), sets, priors).differ)
+        alarms.append(check_mixture(score_files(X, sets), sets, priors).differ)
     return float(np.mean(alarms))
 
 
@@ -351,7 +350,7 @@ def run_uulearn(arguments: str) -> int:
 
 
 def measure_command(strength: float, *options: str, n: int = 1000) -> Result:
-    """Run ``uulearn fit`` on two files with a leaking column; its exit code, warnings and error."""
+    """Run ``uulearn fit`` on two files with a leaking column; return its exit code, warnings and error."""
     files = draw_leaking_files(np.random.default_rng(0), (0.8, 0.2), n, strength)
     names = [*(f"x{number}" for number in range(1, COLUMNS + 1)), "scanner"]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -461,7 +460,7 @@ ENDINGS: dict[str, tuple[Result, bool]] = {
 
 
 def measure_ending(name: str, n: int = 1000) -> Result:
-    """Train one of the named models; its accuracies, and the categories of its warnings and errors."""
+    """Train one of the named models; return its accuracies and the categories of its warnings and errors."""
     options, money = ENDINGS[name]
     rng = np.random.default_rng(0)
     files, (X_test, y_test) = draw_files(rng, (0.8, 0.2), n), draw_rows(rng, 5000, TARGET)

@@ -164,14 +164,14 @@ def verdict(record: Mapping[str, Any]) -> str:
     >>> own = {"value": 0.9, "interval": [0.85, 0.95]}
     >>> print(verdict({"estimate": {"accuracy": own}, "truth": {"accuracy": {"value": 0.93}}, "labeled": 171}))
     Without labels, the 95% interval of the accuracy is 85.0% to 95.0%, and the best estimate is 90.0%. On the 171
-    labeled rows the accuracy is 93.0%: inside the interval.
+    labeled rows, the accuracy is 93.0%, which is inside the interval.
     """
     own, true = record["estimate"]["accuracy"], record["truth"]["accuracy"]
     where = "inside the interval" if contains(own, true) else "outside the interval"
     text = (
         f"Without labels, the 95% interval of the accuracy is {interval(own)}, and the best estimate is "
-        f"{percent(own['value'])}. On the {record['labeled']:,} labeled rows the accuracy is "
-        f"{percent(true['value'])}: {where}."
+        f"{percent(own['value'])}. On the {record['labeled']:,} labeled rows, the accuracy is "
+        f"{percent(true['value'])}, which is {where}."
     )
     missed = [METRICS[name] for name, own in record["estimate"].items() if not contains(own, record["truth"][name])]
     missed = [name for name in missed if name != "accuracy"]

@@ -1,7 +1,7 @@
-"""Statistics of the stored fits of the study of tables: which contender is best in which cell, and by how much.
+"""Compute statistics of the stored fits of the study of tables: which contender is best in each cell, and by how much.
 
-A *cell* is a table, a pair of priors and a size of the sets. Contenders are compared on the seeds that they share, on
-which they were given the same rows.
+A *cell* is a table, a pair of priors and a size of the sets. Contenders are compared on the seeds that they share, with
+which they were trained on the same rows.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from uulearn.reproduction.statistics import LEVEL, best_methods, paired_t_test
 Trials = dict[int, float]
 """Accuracy by seed."""
 
-LEAST_SEEDS = 3  # to be tested: with two, differences of ten points and more pass for noise
-LEAST_GAIN = 0.05  # of supervised training over guessing: with less there is no distance to take a share of
+LEAST_SEEDS = 3  # minimum number of seeds for a test; with two seeds, even large differences look like noise
+LEAST_GAIN = 0.05  # minimum gain of supervised training over guessing; a smaller gap cannot be divided by
 
 
 class Cell(NamedTuple):
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int, float]:
-        """Sort key for the order of the page."""
+        """The sort key for the order of the page."""
         return tables.NAMES.index(self.dataset), self.rows, -self.set_priors[0]
 
 
@@ -47,7 +47,7 @@ class Spread(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Cells in which the first of two is significantly better, neither, and significantly worse."""
+    """Number of cells in which one contender is significantly better, equal, and significantly worse than another."""
 
     better: int
     level: int
@@ -56,17 +56,17 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """All contenders with one model, and those without a torch model."""
+    """All contenders with one model, and all contenders without a torch model."""
 
     columns: list[Contender]
-    """The default first, the paper's methods, the classifiers of sets, variants."""
+    """The default, then the paper's methods, the classifiers of sets and the variants."""
     supervised: Contender
     trials: dict[Cell, dict[str, Trials]]
-    """By key of the contender."""
+    """Results by key of the contender."""
     guessing: dict[str, float]
-    """By table: the accuracy of predicting the more frequent class."""
+    """Accuracy of always predicting the more frequent class, by table."""
     seconds: dict[str, float]
-    """By key of the contender: mean seconds per fit."""
+    """Mean seconds per fit, by key of the contender."""
 
     @property
     def default(self) -> Contender:
@@ -91,15 +91,15 @@ class Comparison:
         return bool(needed) and needed.keys() <= self.trials[cell].get(who.key, {}).keys()
 
     def shared(self, cell: Cell, who: Iterable[Contender]) -> dict[str, Trials]:
-        """Trials of contenders in a cell, by key, on the seeds that all of them have; empty if there are none."""
+        """Return the trials of contenders in a cell, by key, on the seeds that all of them have."""
         found = {one.key: self.trials[cell].get(one.key, {}) for one in who}
         seeds = sorted(set.intersection(*(set(trials) for trials in found.values()))) if found else []
         return {key: {seed: trials[seed] for seed in seeds} for key, trials in found.items()} if seeds else {}
 
     def best(self, cell: Cell) -> set[str]:
-        """Keys of the best in a cell by mean accuracy and, with three seeds or more, of those not significantly worse.
+        """Return the keys of the best contender in a cell and, with three seeds, of those not significantly worse.
 
-        Labels do not compete.
+        Supervised training is excluded.
         """
         shared = self.shared(cell, [one for one in self.columns if self._is_comparable(one, cell)])
         if any(len(trials) < LEAST_SEEDS for trials in shared.values()):
@@ -107,7 +107,7 @@ class Comparison:
         return best_methods(shared)
 
     def level_with_best(self, who: Contender, among: Collection[Contender]) -> dict[Cell, bool]:
-        """For every cell with three or more shared seeds: whether it is best, or within noise of the best."""
+        """Return whether a contender is best or within noise of the best, by cell with at least three shared seeds."""
         verdicts = {}
         for cell in self.trials:
             shared = self.shared(cell, [who, *among])
@@ -116,17 +116,17 @@ class Comparison:
         return verdicts
 
     def seeds(self, who: Iterable[Contender]) -> tuple[int, int]:
-        """Smallest and largest number of seeds that the contenders share in a cell, over cells with any."""
+        """Return the smallest and the largest number of seeds that the contenders share in a cell."""
         contenders = list(who)
         counts = [len(next(iter(shared.values()))) for cell in self.trials if (shared := self.shared(cell, contenders))]
         return min(counts, default=0), max(counts, default=0)
 
     def means(self, cell: Cell, *who: Contender) -> list[float]:
-        """Mean accuracy of each contender in a cell, on the seeds that all of them have; empty if there are none."""
+        """Return the mean accuracy of each contender in a cell, on the seeds that all of them have."""
         return [statistics.fmean(trials.values()) for trials in self.shared(cell, who).values()]
 
     def differences(self, who: Contender, other: Contender) -> dict[Cell, list[float]]:
-        """Differences of accuracy between two contenders, by cell, one per seed."""
+        """Return the differences of accuracy between two contenders by cell, one per seed."""
         found = {}
         for cell in self.trials:
             if shared := self.shared(cell, [who, other]):
@@ -135,14 +135,14 @@ class Comparison:
         return found
 
     def standing(self, who: Contender, other: Contender) -> Standing:
-        """In how many cells one is significantly better or worse than the other, with three or more shared seeds."""
+        """Count the cells (with three shared seeds) in which one is significantly better or worse than the other."""
         signs = [significant_sign(own) for own in self.differences(who, other).values() if len(own) >= LEAST_SEEDS]
         return Standing(*(signs.count(sign) for sign in (1, 0, -1)))
 
     def mean_difference(
         self, who: Contender, other: Contender, where: Callable[[Cell], bool] = lambda cell: True
     ) -> Spread | None:
-        """Mean over tables, with one vote per table; None if they have no cell in common."""
+        """Return the mean over tables, with equal weight per table; None if the contenders have no cell in common."""
         by_table = defaultdict(list)
         for cell, own in self.differences(who, other).items():
             if where(cell):
@@ -154,7 +154,7 @@ class Comparison:
         return Spread(statistics.fmean(means), error)
 
     def share_of_distance(self, who: Contender) -> float | None:
-        """Mean over cells of (accuracy − guessing)/(supervised − guessing), if labels gain five points or more."""
+        """Return the mean of (accuracy − guessing)/(supervised − guessing) over cells in which labels gain 5 points."""
         shares = []
         for cell in self.trials:
             if means := self.means(cell, who, self.supervised):
@@ -165,7 +165,7 @@ class Comparison:
 
 
 def significant_sign(differences: Collection[float]) -> int:
-    """1 or −1 if paired differences are significantly above or below zero, else 0.
+    """Return 1 or −1 if paired differences are significantly above or below zero, else 0.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def significant_sign(differences: Collection[float]) -> int:
 
 
 def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, Any] | None = None) -> Comparison | None:
-    """Compare stored fits; None if there are no fits of the default with this model. ``base`` is that of the plan."""
+    """Compare stored fits; return None without fits of the default with this model; ``base`` is as in the plan."""
     planned = field.planned([model], base=base)
     supervised = next(one for one in planned if one.kind == field.SUPERVISED)
     known = {one.key: one for one in sorted(planned, key=_rank) if one.kind != field.SUPERVISED}
@@ -211,5 +211,5 @@ def compare(fits: Iterable[Mapping[str, Any]], model: str, base: Mapping[str, An
 
 
 def _rank(contender: Contender) -> int:
-    """Sort key: the default first, contenders without a torch model after the paper's methods."""
+    """Return the sort key: the default is first, and contenders without a torch model follow the paper's methods."""
     return 0 if contender.name == field.DEFAULT else 1 if contender.model else 2

@@ -1,8 +1,8 @@
-"""The classifiers that the study of tables compares, and how each is built from its stored configuration.
+"""Define the classifiers of the study of tables, and build each one from its stored configuration.
 
-A contender is identified by its complete parameters, not by a name. The default is what `UUClassifier` does if nothing
-is set: if the defaults change, stored results of the old default become those of a variant, and those of a variant may
-become those of the default. Parameters of `UUClassifier` and of `TrainingOptions` are stored side by side.
+A contender is identified by its complete parameters, not by a name. The default is `UUClassifier` with default
+parameters. If the defaults change, stored results of the old default become results of a variant, and results of a
+variant may become those of the default. Parameters of `UUClassifier` and of `TrainingOptions` are stored together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NOT_COMPARED = {
 
 @functools.cache
 def _surrogates() -> dict[str, tuple[Any, str | None]]:
-    """Classifiers of sets with their calibration; with None, the threshold follows from the priors."""
+    """Return classifiers of sets with their calibration; with None, the threshold is computed from the priors."""
     return {
         LOGISTIC: (LogisticRegression(max_iter=1000), None),
         BOOSTING: (default_estimator(), "mixture"),
@@ -71,20 +71,20 @@ class Contender:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What identifies it in the records."""
+        """The configuration that identifies the contender in the records."""
         return {"kind": self.kind, "model": self.model, "parameters": switched_on(self.parameters)}
 
     @property
     def key(self) -> str:
-        """A hash of the configuration."""
+        """The hash of the configuration."""
         return key(self.configuration)
 
 
 def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> Parameters:
-    """All parameters of `UUClassifier` and `TrainingOptions`: the changed ones, and the defaults of a model.
+    """Return all parameters of `UUClassifier` and `TrainingOptions`: the changed ones, and the defaults of a model.
 
-    "auto" is resolved, so that a changed rule makes another contender, except for the patience, which depends on the
-    number of rows.
+    "auto" is resolved, so that a changed rule results in another contender, except for the patience, which depends on
+    the number of rows.
     """
     changes = dict(changes or {})
     own = UUClassifier((1.0, 0.0), model=model).get_params(deep=False)
@@ -99,7 +99,7 @@ def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> 
 
 
 def switched_on(parameters: Mapping[str, Any]) -> Parameters:
-    """The parameters without those that are None or False, so that a new option that is off changes no configuration.
+    """Return the parameters that are not None or False, so that a new disabled option changes no configuration.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def planned(
     also: Iterable[Mapping[str, Any]] = (),
     base: Mapping[str, Any] | None = None,
 ) -> list[Contender]:
-    """All contenders, the cheap ones first; ``base`` changes the default and all that derive from it."""
+    """Return all contenders, fast ones first; ``base`` changes the default and all contenders derived from it."""
     models, base = tuple(models), dict(base or {})
     found = [
         Contender(name, SURROGATE, None, {"estimator": _text(estimator), "calibration": calibration})
@@ -141,7 +141,7 @@ def planned(
 
 
 def variant_name(changes: Mapping[str, Any]) -> str:
-    """A name that lists what differs from the default.
+    """Return a name that lists the differences from the default.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def variant_name(changes: Mapping[str, Any]) -> str:
 
 
 def recognized(configuration: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Contender:
-    """The contender of a stored fit that is not planned, named by what differs from the default."""
+    """Return the contender of a stored fit that is not planned, named by its differences from the default."""
     parameters = dict(configuration["parameters"])
     if configuration["kind"] == RISK:
         default = switched_on(default_parameters(configuration["model"], base))
@@ -164,7 +164,7 @@ def recognized(configuration: Mapping[str, Any], base: Mapping[str, Any] | None 
 
 
 def build(configuration: Mapping[str, Any], priors: tuple[float, float], target_prior: float) -> Any:
-    """The unfitted classifier, with the seed of the cell."""
+    """Return the unfitted classifier, with the seed of the cell."""
     seed, parameters = configuration["seed"], configuration["parameters"]
     if configuration["kind"] == SURROGATE:
         known = {_text(estimator): estimator for estimator, _ in _surrogates().values()}

@@ -1,10 +1,10 @@
-"""How good are the defaults of `UUClassifier`? The twelve cells of Table 3, with seeds that chose nothing.
+"""Evaluate the defaults of `UUClassifier` in the twelve cells of Table 3, with seeds that were not used to choose them.
 
-The paper's deep models (the MLP; ResNet-32 on CIFAR-10), sets of 30,000. ``default`` sets only the priors, the model
-and the scale of pixels; ``supervised`` is the same estimator trained on the same rows with their true labels (two sets
-with class priors 1 and 0), an upper limit. ``--fit`` adds others by the parameters that they change. Labels of test
-rows measure accuracy and calibration and are used for nothing else. Finished fits go to ``results/study`` and are not
-repeated.
+The models are the paper's deep models (the MLP, and ResNet-32 on CIFAR-10), on sets of 30,000 rows. ``default`` sets
+only the priors, the model and the scale of pixels. ``supervised`` is the same estimator trained on the same rows with
+their true labels (two sets with class priors 1 and 0), an upper limit. ``--fit`` adds other fits with changed
+parameters. Labels of test rows are used only to measure accuracy and calibration. Finished fits are stored in
+``results/study`` and are not repeated.
 
     python benchmarks/study/finals.py [--dataset mnist …] [--fit 'refined={"self_training_rounds": 3}' …] [--quick]
         [--out DIR]
@@ -33,11 +33,11 @@ MODELS = {"mnist": "mlp", "fashion_mnist": "mlp", "kmnist": "mlp", "cifar10": "r
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 SUPERVISED = "supervised"
 FIRST_SEED = 10
-"""Seeds below chose the defaults."""
+"""Smaller seeds were used to choose the defaults."""
 
 
 def runs(dataset: str, fits: dict[str, dict[str, Any]], seeds: range, sizes: list[int]) -> list[dict[str, Any]]:
-    """The configurations of one dataset."""
+    """Return the configurations of one dataset."""
     return [
         {
             "study": "finals", "dataset": dataset, "model": MODELS[dataset], "sizes": sizes, "set_priors": list(priors),
@@ -114,7 +114,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_fits(arguments: list[str]) -> dict[str, dict[str, Any]]:
-    """``name={"parameter": value}`` as a dict; without arguments, the default and the supervised fit."""
+    """Parse ``name={"parameter": value}`` to a dict; without arguments, return the default and the supervised fit."""
     fits: dict[str, dict[str, Any]] = {}
     for argument in arguments or ["default={}", f"{SUPERVISED}={{}}"]:
         name, _, changes = argument.partition("=")
@@ -151,7 +151,7 @@ def main() -> None:
         task = load_task(dataset, data_dir=arguments.data_dir) if missing else None
         for run in missing:
             if time.monotonic() - started + slowest > arguments.seconds:
-                print("time is up; run the same command again to continue")
+                print("the time limit is reached; run the same command again to continue")
                 return
             assert task is not None
             record = fit(dict(run), task, arguments.device, arguments.curves)

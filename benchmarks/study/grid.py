@@ -1,9 +1,10 @@
-"""Which settings are best on images, evaluated without labels: the grid behind the defaults of `UUClassifier`.
+"""Compare settings on images without labels: the grid that the defaults of `UUClassifier` are based on.
 
-The paper's MLP on MNIST, Fashion-MNIST and Kuzushiji-MNIST, sets of 30,000, three pairs of priors, two seeds. Every run
-holds out rows of both sets. For each epoch, the record has the error estimated on them without labels, which chooses,
-and the accuracy on labeled test rows, which is only reported. Runs with the same loss, moving average, batch size and
-held-out fraction are trained together. Finished runs go to ``results/study`` and are not repeated.
+The paper's MLP is trained on MNIST, Fashion-MNIST and Kuzushiji-MNIST, with sets of 30,000 rows, three pairs of priors
+and two seeds. Every run holds out rows of both sets. For each epoch, the record contains the error estimated on these
+rows without labels, which is used to choose, and the accuracy on labeled test rows, which is only reported. Runs with
+the same loss, moving average, batch size and held-out fraction are trained together. Finished runs are stored in
+``results/study`` and are not repeated.
 
     python benchmarks/study/grid.py [--dataset mnist …] [--quick] [--out DIR]
 """
@@ -37,12 +38,12 @@ ABS: dict[str, Any] = {"method": "abs", "slope": None}
 LEAKY: dict[str, Any] = {"method": "leaky_relu", "slope": -0.1}
 METHODS = (ABS, LEAKY, {"method": "relu", "slope": None}, {"method": "unbiased", "slope": None})
 BATCHED = ("loss", "ema", "batch_size", "held_out", "epochs")
-"""Settings that all runs that are trained together share."""
+"""Settings shared by all runs that are trained together."""
 KEPT = ("test_accuracy", "validation_zero_one", "validation_unbiased")
 
 
 def settings() -> Iterator[dict[str, Any]]:
-    """All settings: losses, methods and learning rates crossed, the rest one at a time around two of them."""
+    """Yield all settings: all combinations of losses, methods and learning rates; others are varied one at a time."""
     for loss, method, lr in itertools.product(("logistic", "sigmoid"), METHODS, (3e-4, 1e-3, 3e-3)):
         yield {"loss": loss, **method, "lr": lr}
     for loss in ("logistic", "sigmoid"):
@@ -63,7 +64,7 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def runs(wanted: list[dict[str, Any]], dataset: str, seeds: range, changes: dict[str, Any]) -> list[dict[str, Any]]:
-    """The configurations of one dataset."""
+    """Return the configurations of one dataset."""
     return [
         BASE | setting | changes | {"dataset": dataset, "set_priors": list(priors), "seed": seed}
         for setting in wanted
@@ -73,7 +74,7 @@ def runs(wanted: list[dict[str, Any]], dataset: str, seeds: range, changes: dict
 
 
 def train(runs: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Record]:
-    """Train runs together."""
+    """Train runs together and return their records."""
     first, sets = runs[0], {}
     X, y = torch.from_numpy(task.X_train).flatten(1), task.y_train
     for run in runs:
@@ -126,7 +127,7 @@ def train(runs: list[dict[str, Any]], task: BinaryTask, device: str) -> list[Rec
 
 
 def main() -> None:
-    """Run the missing runs."""
+    """Train the missing runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", action="append", choices=DATASETS)
     parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
@@ -149,7 +150,7 @@ def main() -> None:
         task = load_task(dataset, data_dir=arguments.data_dir) if groups else None
         for shared, group in groups.items():
             if time.monotonic() - started > arguments.seconds:
-                print("time is up; run the same command again to continue")
+                print("the time limit is reached; run the same command again to continue")
                 return
             assert task is not None
             began = time.monotonic()

@@ -1,6 +1,6 @@
-"""How often do the intervals of `uulearn.priors` contain the true class priors? Simulated mixtures with known priors.
+"""Measure how often the intervals of `uulearn.priors` contain the true class priors, on simulated mixtures.
 
-Three parts, all with classes of known densities (``tests/helpers/prior_simulation.py``):
+There are three parts, all with classes of known densities (``tests/helpers/prior_simulation.py``):
 
 * ``set priors``: `estimate_set_priors_from_scores` on scores of two sets; bias, standard deviation, coverage and width
   of the 95% intervals, how often all three bounds hold, how often the warning is raised. For some cases also the
@@ -8,7 +8,7 @@ Three parts, all with classes of known densities (``tests/helpers/prior_simulati
 * ``rows``: `estimate_set_priors` on rows with five columns and logistic regression as the scorer;
 * ``target prior``: `estimate_target_prior` on scores of the target rows and of both sets.
 
-Every case is stored when it is finished and never run twice.
+Every case is stored when it is finished and is not repeated.
 
     python benchmarks/study/prior_coverage.py [--minutes 3] [--quick]
 """
@@ -51,11 +51,11 @@ CASES = [
     *((name, priors, 5000) for priors in ((0.6, 0.4), (0.9, 0.5), (1.0, 0.3)) for name in NAMES[1:5]),
 ]
 PLAIN = [(name, (0.8, 0.2), 5000) for name in NAMES[:5]]
-"""Cases for which the coverage of plain percentiles is measured too."""
+"""Cases for which the coverage of plain percentiles is also measured."""
 
 
 def planned(quick: bool = False) -> list[Record]:
-    """The configurations of all cases."""
+    """Return the configurations of all cases."""
     draws = dict.fromkeys(DRAWS, 4) if quick else DRAWS
     cases = CASES[:1] if quick else CASES
     configurations: list[dict[str, Any]] = [
@@ -83,7 +83,7 @@ def planned(quick: bool = False) -> list[Record]:
 
 
 def fit(configuration: Record) -> Record:
-    """Simulate one case."""
+    """Simulate one case and return its record."""
     part, draws, set_priors = configuration["part"], configuration["draws"], tuple(configuration["set_priors"])
     if part == ROWS:
         covered, bias = out_of_fold_coverage(draws, configuration["rows"], LogisticRegression())
@@ -116,12 +116,12 @@ def plain_coverage(classes: Any, set_priors: tuple[float, ...], rows: int, draws
 
 
 def rounded(values: Any) -> Any:
-    """Plain numbers with five decimals."""
+    """Return plain numbers with five decimals."""
     return np.round(np.asarray(values, dtype=np.float64), 5).tolist()
 
 
 def tell(record: Record) -> str:
-    """A progress line."""
+    """Return a progress line."""
     one = record["configuration"]
     return f"{one['part']} {one.get('classes', '')} at {tuple(one['set_priors'])}: covered {record['covered']}"
 

@@ -1,7 +1,8 @@
-"""Finished fits in a file of JSON lines, identified by a hash of their configuration.
+"""Store finished fits in a file of JSON lines, identified by a hash of their configuration.
 
 A line is either a fit or, once for each kind of environment, the versions and the machine that fits refer to by
-``environment``. Lines are only added. A line that was cut short by a kill is ignored, so that its fit is run again.
+``environment``. Lines are only appended. An incomplete line, written by a killed process, is ignored, so that its fit
+is repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Stored(NamedTuple):
     """Contents of a file of records."""
 
     fits: dict[str, Record]
-    """By the key of their configuration; the first if there are several."""
+    """Fits by the key of their configuration; the first one if there are several."""
     environments: dict[str, Record]
 
 
@@ -36,9 +37,9 @@ def read(paths: Iterable[Path]) -> Stored:
             try:
                 entry: Record = json.loads(line)
             except json.JSONDecodeError:
-                continue  # cut short by a kill
+                continue  # incomplete line of a killed process
             if entry["format"] > FORMAT:
-                raise ValueError(f"{path} has format {entry['format']}, this code reads up to {FORMAT}: update it.")
+                raise ValueError(f"{path} has format {entry['format']}, but this code reads up to {FORMAT}; update it.")
             if "configuration" in entry:
                 stored.fits.setdefault(key(entry["configuration"]), entry)
             else:
@@ -54,11 +55,11 @@ def _lines(path: Path) -> list[str]:
 
 
 class Writer:
-    """Appends fits to a file; each is on disk before `add` returns."""
+    """Writer that appends fits to a file; each fit is on disk before `add` returns."""
 
     def __init__(self, path: Path, versions: Record, machine: Record) -> None:
         if path.suffix == ".gz":
-            raise ValueError(f"{path} is compressed, and lines cannot be added to it; unpack it first (gunzip).")
+            raise ValueError(f"{path} is compressed, so lines cannot be appended to it; unpack it first (gunzip).")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._environment = {"versions": versions, "machine": machine}

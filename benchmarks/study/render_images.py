@@ -1,4 +1,4 @@
-"""The study of images as pages: which settings the grid chose without labels, and how good the defaults are.
+"""Render the pages of the study of images: the settings chosen without labels, and the accuracy of the defaults.
 
     python benchmarks/study/render_images.py [--out DIR] [--pack]
 
@@ -26,18 +26,15 @@ from uulearn.reproduction.statistics import mean_std
 from uulearn.reproduction.store import RunStore
 from uulearn.training.early_stopping import BestEpoch
 
-BARS = {
-    "mnist": (97.6, 96.4, 92.5), "fashion_mnist": (92.4, 91.3, 89.0), "kmnist": (92.0, 88.7, 83.0),
-    "cifar10": (88.0, 87.0, 85.0),
-}  # fmt: skip
-"""Target accuracies in percent, for each pair of priors."""
 AXES = ("loss", "method", "slope", "lr", "lr_decay", "l2", "ema", "batch_size", "held_out", "epochs")
 CELL = ("dataset", "set_priors", "seed")
 HORIZONS = (50, 100, 200)
+TITLES = {"refined": "self-training", SUPERVISED: "with labels"}
+"""Names of fits on the page; other fits have the name of the record."""
 
 
 def best_epoch(record: Record, epochs: int, smoothing: int = 5) -> int:
-    """The epoch, counted from 1, that early stopping would choose among the first ``epochs``."""
+    """Return the epoch, counted from 1, that early stopping would choose among the first ``epochs``."""
     best = BestEpoch(smoothing, None)
     for value in record["curves"]["validation_zero_one"][:epochs]:
         best.update(value)
@@ -59,12 +56,12 @@ class Setting:
             self.best.append(truth.max())
 
     def row(self) -> list[str]:
-        """The means as cells of a table."""
+        """Return the means as cells of a table."""
         return [f"{np.mean(values):.2f}" for values in (self.estimated, self.chosen, self.last, self.best)]
 
 
 def grid_page(records: Sequence[Record]) -> str:
-    """A page with the best settings, and one table per varied setting."""
+    """Return a page with the best settings and one table per varied setting."""
     by_setting: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
         by_setting[tuple(record["configuration"][name] for name in AXES)].append(record)
@@ -73,17 +70,18 @@ def grid_page(records: Sequence[Record]) -> str:
     horizons = [epochs for epochs in HORIZONS if epochs <= max(key[AXES.index("epochs")] for key in full)]
     settings = {(key, epochs): Setting(group, epochs) for key, group in full.items() for epochs in horizons}
     ranked = sorted(settings, key=lambda which: -float(np.mean(settings[which].estimated)))
-    head = ["estimated without labels", "accuracy of the chosen epoch", "of the last", "of the best, by labels"]
-    names = ["loss", "method", "λ", "learning rate", "decay", "L2", "average", "batch", "held out", "epochs"]
+    head = ["estimated accuracy", "at the chosen epoch", "at the last epoch", "at the best epoch, by labels"]
+    names = ["loss", "method", "λ", "learning rate", "decay", "L2", "moving average", "batch", "held out", "epochs"]
     present = [name for key, name in DATASET_NAMES.items() if key in {_cell(record)[0] for record in records}]
     lines = [
-        "# Settings compared on pictures",
+        "# Settings compared on images",
         "",
-        f"{len(records)} runs of the MLP on {' and '.join(present)}; means over {most} runs "
-        "(datasets, priors, seeds), in percent. The first figure chooses; the others, by labels of test rows, only "
-        "report. It is a little too good, since it is the best of all epochs.",
+        f"{len(records)} runs of the MLP on {' and '.join(present)}. Each number is a mean over {most} runs "
+        "(datasets, priors, seeds), in percent. Settings are compared by the estimated accuracy, which uses no labels. "
+        "It is slightly too high, because it is the best of all epochs. The other columns show the accuracy on "
+        "labeled test rows, for information only.",
         "",
-        "## The best by the estimate",
+        "## Best settings by estimated accuracy",
         "",
         *_table([*names, *head], [[*_shown(key, epochs), *settings[key, epochs].row()] for key, epochs in ranked[:25]]),
     ]
@@ -103,7 +101,7 @@ def grid_page(records: Sequence[Record]) -> str:
 
 
 def _follows(place: int, axis: int, key: tuple[Any, ...]) -> bool:
-    """Whether λ only differs because the method does."""
+    """Return whether λ differs only because the method differs."""
     return AXES[axis] == "method" and AXES[place] == "slope" and (key[1] != "leaky_relu" or key[2] == BASE["slope"])
 
 
@@ -116,7 +114,7 @@ def _shown(key: tuple[Any, ...], epochs: int) -> list[str]:
 
 
 def finals_page(records: Sequence[Record]) -> str:
-    """The twelve cells: the paper's best, the bar, each fit, and the fraction of the way to supervised training."""
+    """Return the page of the twelve cells: the paper's best, each fit, and the gap to supervised training."""
     paper = paper_table("table3")
     tried = [record for record in records if record["configuration"]["seed"] < FIRST_SEED]
     records = [record for record in records if record["configuration"]["seed"] >= FIRST_SEED]
@@ -124,40 +122,41 @@ def finals_page(records: Sequence[Record]) -> str:
     fits = sorted(fits, key=lambda name: (name.startswith(SUPERVISED), name != "default", name))
     rows, shares = [], []
     for dataset in MODELS:
-        for place, priors in enumerate(PRIORS):
+        for priors in PRIORS:
             best = max(cell.accuracy.mean for cell in paper[dataset, priors].values())
             found = {name: _values(records, dataset, priors, name, "test_accuracy") for name in fits}
             means = {name: 100 * float(np.mean(values)) for name, values in found.items() if len(values)}
-            # Sets of other shares hold as many rows, so that training with labels comes to the same.
+            # Sets with other priors have the same number of rows, so training with labels is comparable.
             ceiling = means.get(SUPERVISED) or _anywhere(records, dataset)
             cells = [f"{100 * np.mean(v):.1f}{_spread(v)}" if len(v) else "" for v in found.values()]
-            rows.append([DATASET_NAMES[dataset], str(priors), f"{best:.1f}", f"{BARS[dataset][place]:g}", *cells])
+            rows.append([DATASET_NAMES[dataset], str(priors), f"{best:.1f}", *cells])
             shares.append(
                 [DATASET_NAMES[dataset], str(priors)]
                 + [f"{(means[n] - best) / (ceiling - best):.2f}" if n in means and ceiling else "" for n in fits]
             )
+    titles = [TITLES.get(name, name) for name in fits]
     lines = [
-        "# The defaults on pictures",
+        "# The defaults on images",
         "",
-        "Accuracy on the test rows in percent, mean (standard deviation) over seeds that chose nothing; no label was "
-        "used in training or selection, but for the supervised column.",
+        "Test accuracy in percent: mean (standard deviation) over seeds that were not used to choose the defaults. "
+        "Labels are used for training only in the column “with labels”.",
         "",
-        *_table(["", "priors", "paper's best", "bar", *fits], rows),
+        *_table(["", "priors", "paper's best", *titles], rows),
         "",
-        "Share of the distance from the paper's best to supervised training on the same rows:",
+        "Fraction of the gap between the paper's best and training with labels that is closed:",
         "",
-        *_table(["", "priors", *fits], shares),
+        *_table(["", "priors", *titles], shares),
         "",
-        "## What the estimator says of itself",
+        "## Estimated accuracy and calibration",
         "",
         *_honesty(records, [name for name in fits if not name.startswith(SUPERVISED)]),
-        *(["", "## Trials on the way", "", *_trials(tried)] if tried else []),
+        *(["", "## Trials that chose the defaults", "", *_trials(tried)] if tried else []),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
-    """The label-free estimate compared with the true accuracy, and calibration, for each fit and dataset."""
+    """Compare the label-free estimate with the true accuracy, and show the calibration, for each fit and dataset."""
     rows = []
     for name, dataset in itertools.product(fits, MODELS):
         wanted = {"fit": name, "dataset": dataset}
@@ -169,7 +168,7 @@ def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
         differences = [100 * (r["estimate"][0] - r["test_accuracy"]) for r in evaluated]
         rows.append(
             [
-                name,
+                TITLES.get(name, name),
                 DATASET_NAMES[dataset],
                 str(len(own)),
                 f"{np.mean(differences):+.2f}" if evaluated else "–",
@@ -188,20 +187,20 @@ def _honesty(records: Sequence[Record], fits: Sequence[str]) -> list[str]:
             "within its 95% interval",
             "calibration error",
             "Brier",
-            "seconds a fit",
+            "seconds per fit",
         ],
         rows,
     )
 
 
 def _anywhere(records: Sequence[Record], dataset: str) -> float | None:
-    """The mean of all supervised fits to a dataset."""
+    """Return the mean accuracy of all supervised fits on a dataset."""
     found = [values for priors in PRIORS for values in _values(records, dataset, priors, SUPERVISED, "test_accuracy")]
     return 100 * float(np.mean(found)) if found else None
 
 
 def _trials(records: Sequence[Record]) -> list[str]:
-    """Fits with the seeds that chose the defaults."""
+    """Return the fits with the seeds that were used to choose the defaults."""
     rows = [
         [
             DATASET_NAMES[run["dataset"]],
@@ -217,7 +216,7 @@ def _trials(records: Sequence[Record]) -> list[str]:
         for record in records
         for run in [record["configuration"]]
     ]
-    head = ["", "priors", "settings", "estimated on the held-out rows", "accuracy", "chosen epoch"]
+    head = ["", "priors", "settings", "estimated accuracy", "test accuracy", "chosen epoch"]
     return _table(head, sorted(rows))
 
 
@@ -242,7 +241,7 @@ def main() -> None:
     """Write the pages for which there are records."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
-    parser.add_argument("--pack", action="store_true", help="put the records into a few compressed files")
+    parser.add_argument("--pack", action="store_true", help="pack the records into a few compressed files")
     asked = parser.parse_args()
     out, store = asked.out, RunStore(asked.out)
     if asked.pack:

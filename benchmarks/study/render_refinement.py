@@ -1,4 +1,4 @@
-"""The study of self-training as a page of Markdown, from the stored pairs of sets.
+"""Render the study of self-training as a Markdown page, from the stored pairs of sets.
 
 python benchmarks/study/render_refinement.py [results/study/refinement.jsonl] [--out results/study/refinement.md]
 """
@@ -23,11 +23,11 @@ from uulearn.reproduction.statistics import mean_std
 DOUBT = 1.0
 """Number of standard errors that a gain must exceed, as in `uulearn.estimator.self_training`."""
 DOUBTS = (0.0, DOUBT, 1.645, 2.0)
-TITLES = {"pure": "taken as pure: what `self_training_rounds` does", "estimated": "with their estimated priors"}
+TITLES = {"pure": "treated as pure (`self_training_rounds`)", "estimated": "with estimated priors"}
 
 
 def kept(way: Record, doubt: float = DOUBT) -> int:
-    """The round that the rule chooses: the last that gains more than ``doubt`` standard errors over the best before it.
+    """Return the round that the rule chooses: the last that gains more than ``doubt`` standard errors over the best.
 
     Examples
     --------
@@ -43,19 +43,19 @@ def kept(way: Record, doubt: float = DOUBT) -> int:
 
 
 def gain(way: Record, number: int) -> float | None:
-    """Gain in test accuracy of a round over the first training, in points; None if the round was not run."""
+    """Return the gain in test accuracy of a round over the first training, in points; None if the round was not run."""
     return 100 * (way["accuracy"][number] - way["accuracy"][0]) if number < len(way["accuracy"]) else None
 
 
 def gain_of_halves(way: Record, number: int) -> float | None:
-    """The same for the ensembles of the halves."""
+    """Return the same gain for the ensembles of the halves."""
     if number >= len(way["accuracy"]):
         return None
     return 100 * float(np.mean(way["accuracy_of_halves"][number]) - np.mean(way["accuracy_of_halves"][0]))
 
 
 def estimated_gain(way: Record, number: int) -> float | None:
-    """The gain that the rule estimates."""
+    """Return the gain that the rule estimates."""
     return 100 * float(way["gains"][f"{number}-0"][0]) if number < len(way["accuracy"]) else None
 
 
@@ -63,24 +63,25 @@ def estimated_gain(way: Record, number: int) -> float | None:
 
 
 def page(stored: records.Stored) -> str:
-    """The whole page."""
+    """Return the complete page."""
     pairs = list(stored.fits.values())
     if not pairs:
         raise ValueError("no pair of sets is stored; run benchmarks/study/refinement.py first.")
     packages = sorted({" ".join(each) for one in stored.environments.values() for each in one["versions"].items()})
     return "\n\n".join(
         [
-            "# Refinement",
+            "# Self-training",
             f"{len(pairs)} pairs of sets, by `python benchmarks/study/refinement.py` and `python "
-            "benchmarks/study/render_refinement.py`; what is compared is described there. Figures are points of test "
-            "accuracy over that of the first training's ensemble, with standard errors of the paired differences. "
+            "benchmarks/study/render_refinement.py`, which describe the comparison. Each number is the gain in test "
+            "accuracy over the first ensemble, in points, with the standard error of the paired difference. The "
+            "pseudo-labeled sets are either treated as pure (priors 1 and 0) or used with their estimated priors. "
             f"Versions: {', '.join(packages)}.",
             gains(pairs),
-            "*Worse* are pairs of those kept whose test accuracy fell; in parentheses those in which it fell by more "
-            "than two standard errors of the difference on the test rows.",
+            "*Used* counts the pairs of sets for which the rule chose at least one round. *Worse* counts those whose "
+            "test accuracy fell, and in parentheses those in which it fell by more than two standard errors.",
             "## By dataset",
             by_dataset(pairs),
-            "## How fair the choice is",
+            "## Is the estimated gain right?",
             fairness(pairs),
             levels(pairs),
             "## Other rules",
@@ -90,9 +91,9 @@ def page(stored: records.Stored) -> str:
 
 
 def gains(pairs: Sequence[Record]) -> str:
-    """One line per way to train on pseudo-labeled sets."""
-    heads = ["the sorted sets", "one round always", "two always", "as chosen", "… images", "… tables", "kept", "worse",
-             "worst"]  # fmt: skip
+    """Return a table with one line per way to use pseudo-labeled sets."""
+    heads = ["pseudo-labeled sets", "always one round", "always two", "as chosen", "… images", "… tables", "used",
+             "worse", "worst"]  # fmt: skip
     lines = []
     for name in WAYS:
         ways = [pair["ways"][name] for pair in pairs]
@@ -117,8 +118,8 @@ def gains(pairs: Sequence[Record]) -> str:
 
 
 def by_dataset(pairs: Sequence[Record]) -> str:
-    """One line per dataset, pair of priors and way: means over seeds."""
-    heads = ["data", "θ, θ′", "first training", "the sorted sets", "one round", "two", "as chosen", "rounds kept"]
+    """Return a table of means over seeds, with one line per dataset, pair of priors and way."""
+    heads = ["data", "θ, θ′", "first accuracy", "sets", "one round", "two", "as chosen", "rounds used"]
     lines = []
     names = [*ROWS, *sorted({pair["configuration"]["dataset"] for pair in pairs} - ROWS.keys())]
     for name in names:
@@ -141,9 +142,9 @@ def _is(pair: Record, name: str, priors: tuple[float, float]) -> bool:
 
 
 def fairness(pairs: Sequence[Record]) -> str:
-    """The gain estimated on halves, compared with the true gain on halves and on all rows."""
-    heads = ["the sorted sets", "round", "gain estimated by halves", "true gain of halves", "difference",
-             "errors in standard errors", "true gain of all rows"]  # fmt: skip
+    """Compare the gain estimated on halves with the true gain on halves and on all rows."""
+    heads = ["pseudo-labeled sets", "round", "estimated gain, halves", "true gain, halves", "difference",
+             "deviation of the errors, in standard errors", "true gain, all rows"]  # fmt: skip
     lines = []
     for name in WAYS:
         for number in (1, 2):
@@ -163,7 +164,7 @@ def _known(ways: Sequence[Record], number: int, which: Callable[[Record, int], f
 
 
 def levels(pairs: Sequence[Record]) -> str:
-    """Difference between the accuracy estimated on halves and that of the ensemble of all rows, sets taken as pure."""
+    """Compare the accuracy estimated on halves with that of the ensemble of all rows, with sets treated as pure."""
     parts = []
     for which, own in (
         ("all data", pairs),
@@ -172,11 +173,11 @@ def levels(pairs: Sequence[Record]) -> str:
         ways = [pair["ways"]["pure"] for pair in own]
         everywhere = [_off(way, number) for way in ways for number in range(1, len(way["accuracy"]))]
         chosen = [_off(way, kept(way)) for way in ways if kept(way)]
-        parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} kept")
+        parts.append(f"{which}: {spread(everywhere)} over all rounds, {spread(chosen)} over the {len(chosen)} used")
     return (
-        "The accuracy estimated on the halves, which is in `out_of_fold_evaluation_` if a round is used, minus that of "
-        f"the round's ensemble of all rows on test rows, sets taken as pure; {'; '.join(parts)}. Test rows of "
-        "Kuzushiji-MNIST are harder than those it is trained on."
+        "If a round is used, `out_of_fold_evaluation_` contains the accuracy estimated on halves of the rows. This "
+        "estimate minus the test accuracy of the round's ensemble on all rows, sets treated as pure: "
+        f"{'; '.join(parts)}. Test rows of Kuzushiji-MNIST are harder than its training rows."
     )
 
 
@@ -185,8 +186,8 @@ def _off(way: Record, number: int) -> float:
 
 
 def rules(pairs: Sequence[Record]) -> str:
-    """Results of the rule with other numbers of standard errors."""
-    heads = ["the sorted sets", "standard errors asked for", "kept", "gain", "worst"]
+    """Return the results of the rule with other numbers of standard errors."""
+    heads = ["pseudo-labeled sets", "required standard errors", "used", "gain", "worst"]
     lines = []
     for name in WAYS:
         ways = [pair["ways"][name] for pair in pairs]
@@ -200,7 +201,7 @@ def rules(pairs: Sequence[Record]) -> str:
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Mean and standard error of the values that are not None.
+    """Return the mean and standard error of the values that are not None.
 
     Examples
     --------
@@ -215,13 +216,13 @@ def spread(values: Sequence[float | None]) -> str:
 
 
 def mean(values: Sequence[float | None]) -> str:
-    """The mean of the values that are not None."""
+    """Return the mean of the values that are not None."""
     known = [value for value in values if value is not None]
     return signed(float(np.mean(known))) if known else ""
 
 
 def signed(points: float) -> str:
-    """A number with its sign; without one if it rounds to zero.
+    """Return a number with its sign, or without a sign if it rounds to zero.
 
     Examples
     --------
@@ -233,10 +234,10 @@ def signed(points: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line."""
+    """Parse the command line and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path, nargs="?", default=STORE)
-    parser.add_argument("--out", type=Path, help="default: beside the store, with the ending .md")
+    parser.add_argument("--out", type=Path, help="default: next to the store, with the suffix .md")
     asked = parser.parse_args(arguments)
     try:
         text = page(records.read([asked.store]))

@@ -1,4 +1,4 @@
-"""The study of wrong priors as a page of Markdown with a figure, from the stored pairs of sets.
+"""Render the study of wrong priors as a Markdown page with a figure, from the stored pairs of sets.
 
 python benchmarks/study/render_sensitivity.py [results/study/sensitivity.jsonl] [--out results/study/sensitivity.md]
 """
@@ -55,11 +55,11 @@ class Changes:
         return sorted(found, key=lambda one: (list(LETTERS).index(one.parameter), one.error))
 
     def level(self, measure: str) -> float:
-        """Mean accuracy at the right priors, in percent."""
+        """Return the mean accuracy at the correct priors, in percent."""
         return 100 * mean_std([guess[measure][0] for guess in self.guesses])[0]
 
     def points(self, measure: str, alteration: Alteration) -> list[float]:
-        """Changes in points, one per seed."""
+        """Return the changes in points, one per seed."""
         return [
             100 * (rows[alteration][measure][0] - guess[measure][0])
             for rows, guess in zip(self._rows, self.guesses, strict=True)
@@ -67,12 +67,12 @@ class Changes:
         ]
 
     def differing(self, alteration: Alteration) -> float:
-        """Mean percentage of held-out rows that are predicted differently."""
+        """Return the mean percentage of held-out rows that are predicted differently."""
         return 100 * mean_std([rows[alteration]["differing"] for rows in self._rows if alteration in rows])[0]
 
 
 def grouped(stored: records.Stored) -> dict[str, dict[tuple[float, float], Changes]]:
-    """The pairs by dataset and priors."""
+    """Return the pairs by dataset and priors."""
     pairs = list(stored.fits.values())
     if not pairs:
         raise ValueError("no pair of sets is stored; run benchmarks/study/sensitivity.py first.")
@@ -93,17 +93,18 @@ def _where(pair: Record) -> tuple[str, tuple[float, ...]]:
 
 
 def page(found: dict[str, dict[tuple[float, float], Changes]], stored: records.Stored, figure: str) -> str:
-    """A summary, the figure, and one table per dataset."""
+    """Return the page: a summary, the figure, and one table per dataset."""
     packages = sorted({" ".join(each) for one in stored.environments.values() for each in one["versions"].items()})
     parts = [
         "# Wrong priors",
         f"{len(stored.fits)} pairs of sets, by `python benchmarks/study/sensitivity.py` and `python "
-        "benchmarks/study/render_sensitivity.py`; what is compared is described there. Changes are in points against "
-        "the right priors, means over seeds. *Shown* is the accuracy estimated without labels under the wrong priors "
-        "that were also trained with, *true* that on labelled test rows, *differing* the share of held-out rows that "
-        f"are predicted otherwise. Versions: {', '.join(packages)}.",
+        "benchmarks/study/render_sensitivity.py`, which describe the comparison. Changes are in points compared with "
+        "the correct priors, as means over seeds. *Shown* is the accuracy that you would see: estimated without "
+        "labels, with the same wrong priors that were used for training. *True* is the accuracy on labeled test rows. "
+        "*Differing* is the percentage of held-out rows whose predicted class changes. "
+        f"Versions: {', '.join(packages)}.",
         f"![Change of the accuracy shown and of the true accuracy against the error of a prior]({figure})",
-        "Lines are means over seeds, dots single seeds; the scales of the columns differ.",
+        "Lines are means over seeds, dots are single seeds. The columns have different scales.",
         "## The largest errors",
         outline(found),
     ]
@@ -113,12 +114,12 @@ def page(found: dict[str, dict[tuple[float, float], Changes]], stored: records.S
 
 
 def outline(found: dict[str, dict[tuple[float, float], Changes]]) -> str:
-    """One column per dataset: the effect of the largest errors on the reported and the true accuracy."""
+    """Return a table of the effect of the largest errors on both accuracies, with one column per dataset."""
     lines = []
     for priors in SET_PRIORS:
         own = [by_priors.get(priors) for by_priors in found.values()]
         levels = ["" if one is None else " / ".join(f"{one.level(name):.1f}%" for name in MEASURES) for one in own]
-        lines.append([f"**({_text(priors)})**, right priors", *levels])
+        lines.append([f"**({_text(priors)})**, correct priors", *levels])
         every = dict.fromkeys(alteration for one in own if one is not None for alteration in one.alterations)
         furthest = max(abs(alteration.error) for alteration in every) if every else 0.0
         for alteration in (one for one in every if abs(one.error) == furthest):
@@ -141,20 +142,20 @@ def _signed(error: float) -> str:
 
 
 def about(by_priors: dict[tuple[float, float], Changes]) -> str:
-    """Numbers of rows, and the class prior."""
+    """Return a sentence about the number of rows, the class prior and the seeds."""
     pair = next(iter(by_priors.values())).pairs[0]
     seeds = max(len(changes.pairs) for changes in by_priors.values())
     return (
         f"{pair['configuration']['rows']:,} rows per set, {pair['held_out'][0]:,} of them held out; "
         f"{pair['test_rows']:,} test rows; π = {pair['rows'][0]['target_prior']:.2f}; {seeds} "
-        f"{'seed' if seeds == 1 else 'seeds, in parentheses the lowest and the highest of them'}."
+        f"{'seed' if seeds == 1 else 'seeds (lowest and highest in parentheses)'}."
     )
 
 
 def table(by_priors: dict[tuple[float, float], Changes]) -> str:
-    """One line per changed prior, three columns per pair of priors."""
+    """Return a table with one line per changed prior and three columns per pair of priors."""
     heads = ["", *(f"{head} at ({_text(priors)})" for priors in by_priors for head in ("shown", "true", "differing"))]
-    first = ["right priors"]
+    first = ["correct priors"]
     for changes in by_priors.values():
         first += [f"{changes.level('shown'):.1f}%", f"{changes.level('true'):.1f}%", ""]
     lines = [first]
@@ -171,7 +172,7 @@ def table(by_priors: dict[tuple[float, float], Changes]) -> str:
 
 
 def ranged(points: Sequence[float]) -> str:
-    """The mean over seeds, and their range.
+    """Return the mean over seeds and their range.
 
     Examples
     --------
@@ -186,7 +187,7 @@ def ranged(points: Sequence[float]) -> str:
 
 
 def draw(found: dict[str, dict[tuple[float, float], Changes]], path: Path) -> None:
-    """One row per dataset; for each pair of priors the change of the reported and of the true accuracy."""
+    """Draw the change of the reported and of the true accuracy for each pair of priors, one row per dataset."""
     from matplotlib.figure import Figure
 
     columns = [(priors, measure) for priors in SET_PRIORS for measure in MEASURES]
@@ -203,12 +204,12 @@ def draw(found: dict[str, dict[tuple[float, float], Changes]], path: Path) -> No
         axis.set_xlabel("error of the prior", fontsize=9)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    figure.supylabel("change against the right priors, points", fontsize=10)
+    figure.supylabel("change against the correct priors, points", fontsize=10)
     write_atomically(path, lambda temporary: figure.savefig(temporary, dpi=130, format=path.suffix.lstrip(".")))
 
 
 def draw_panel(axis: Any, changes: Changes, measure: str) -> None:
-    """One line per prior through its errors and zero; seeds as faint dots."""
+    """Draw one line per prior through its errors and zero, and the seeds as faint dots."""
     axis.axhline(0, color="#b0b0b0", lw=0.8, zorder=0)
     for parameter, letter in LETTERS.items():
         own = [one for one in changes.alterations if one.parameter == parameter]
@@ -224,10 +225,10 @@ def draw_panel(axis: Any, changes: Changes, measure: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line."""
+    """Parse the command line and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path, nargs="?", default=STORE)
-    parser.add_argument("--out", type=Path, help="default: beside the store, with the ending .md; the figure beside it")
+    parser.add_argument("--out", type=Path, help="default: next to the store, with the suffix .md, like the figure")
     asked = parser.parse_args(arguments)
     stored = records.read([asked.store])
     try:

@@ -1,4 +1,4 @@
-"""The study of tables as a page of Markdown, from the stored fits.
+"""Render the study of tables as a Markdown page, from the stored fits.
 
 python benchmarks/study/render_tabular.py [results/study/tabular.jsonl …] [--out results/study/tabular.md]
 """
@@ -26,7 +26,7 @@ MINUS = "−"
 
 
 def page(stored: records.Stored, base: Mapping[str, Any] | None = None) -> str:
-    """The whole page."""
+    """Return the complete page."""
     found = {model: compare(stored.fits.values(), model, base) for model in field.MODELS}
     comparisons = {model: own for model, own in found.items() if own is not None}
     if not comparisons:
@@ -40,7 +40,7 @@ def page(stored: records.Stored, base: Mapping[str, Any] | None = None) -> str:
 
 
 def preface(stored: records.Stored) -> str:
-    """Description of the study, and how to read the tables."""
+    """Return a description of the study and of the tables."""
     cells = {(one["dataset"], one["rows"]) for one in (fit["configuration"] for fit in stored.fits.values())}
     seeds = {fit["configuration"]["seed"] for fit in stored.fits.values()}
     names = [name for name in tables.NAMES if name in {dataset for dataset, _ in cells}]
@@ -49,23 +49,23 @@ def preface(stored: records.Stored) -> str:
     machines = sorted({one["machine"]["processor"] for one in stored.environments.values()})
     return f"""# Small tables
 
-Two unlabeled sets from each of {len(names)} tables; test accuracy in percent on rows that no set is drawn from.
+Two unlabeled sets are drawn from each of {len(names)} tables. Numbers are test accuracy in percent, on rows that are in neither set.
 Made from {len(stored.fits):,} fits, {len(seeds)} seeds at most for each, by `python benchmarks/study/tabular.py` and
-`python benchmarks/study/render_tabular.py`; what is compared is described there. Versions: {", ".join(packages)}; {", ".join(machines)}.
+`python benchmarks/study/render_tabular.py`, which describe the contenders. Versions: {", ".join(packages)}; {", ".join(machines)}.
 
-- **Rows a set**: {"; ".join(sizes)}. Other sizes than 300, 1,000 and 5,000 are what a table gives without using a row twice.
-- **Within noise**: not significantly worse than the best, by a paired t-test over seeds at 5%, where there are three
-  seeds or more. With so few the test misses much, the more the fewer they are: look at the mean differences (standard
-  errors over tables in parentheses) before the counts.
-- **Distance**: the mean share of the way from guessing the commoner class to the same model trained with labels, over
-  cells if labels gain five points or more."""  # noqa: E501
+- **Rows per set**: {"; ".join(sizes)}. If a table has too few rows for 300, 1,000 or 5,000, the largest possible set is used.
+- **Within noise**: not significantly worse than the best (paired t-test over seeds, 5%). Only cells with at least three
+  seeds are tested. With so few seeds the test misses many differences, so read the mean differences (with standard
+  errors over tables) before the counts.
+- **Gap closed**: how much of the gap between always predicting the more frequent class and training the same model with
+  labels is closed. The mean is over cells in which labels gain at least five points."""  # noqa: E501
 
 
 # ------------------------------------------------------------------------------------------------------------- summary
 
 
 def summary(comparison: Comparison) -> str:
-    """One line per contender."""
+    """Return a table with one line per contender."""
     default, rivals = comparison.default, comparison.rivals
     lines = []
     for one in comparison.columns:
@@ -93,19 +93,19 @@ def summary(comparison: Comparison) -> str:
         )
     heads = [
         "", "seeds", "best or within noise of the paper's five and logistic regression", "of everyone",
-        "points over the default at (0.8, 0.2)", "at (0.6, 0.4)", "better / level / worse than it, cells", "distance",
-        "seconds a fit",
+        "points over the default at (0.8, 0.2)", "at (0.6, 0.4)", "better / equal / worse than the default, cells",
+        "gap closed", "seconds per fit",
     ]  # fmt: skip
     return markdown(heads, lines)
 
 
 def of(verdicts: Mapping[Cell, bool]) -> str:
-    """For example "3 of 5"."""
+    """Return a count such as "3 of 5"."""
     return f"{sum(verdicts.values())} of {len(verdicts)}"
 
 
 def among(seeds: tuple[int, int]) -> str:
-    """A range, from the smallest to the largest.
+    """Return a range from the smallest to the largest number.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def among(seeds: tuple[int, int]) -> str:
 
 
 def points(spread: Spread | None) -> str:
-    """A difference in percentage points, with its standard error over tables.
+    """Return a difference in percentage points, with its standard error over tables.
 
     Examples
     --------
@@ -131,12 +131,12 @@ def points(spread: Spread | None) -> str:
 
 
 def signed(difference: float) -> str:
-    """A difference in points, with its sign."""
+    """Return a difference in points, with its sign."""
     return f"{100 * difference:+.1f}".replace("-", MINUS)
 
 
 def against_rivals(comparison: Comparison) -> str:
-    """The cells in which the default is not best."""
+    """Describe the cells in which the default is not best."""
     default, rivals = comparison.default, comparison.rivals
     verdicts = comparison.level_with_best(default, rivals)
     losses = []
@@ -146,35 +146,35 @@ def against_rivals(comparison: Comparison) -> str:
         losses.append(f"{where(cell)} ({title(winner)}, {signed(best - own)})")
     text = (
         "The default is best or within noise of the paper's five and logistic regression in "
-        f"{of(verdicts)} cells, on {among(comparison.seeds([default, *rivals]))} seeds a cell."
+        f"{of(verdicts)} cells, on {among(comparison.seeds([default, *rivals]))} seeds per cell."
     )
-    return text + (f" It is not in: {'; '.join(losses)}." if losses else "")
+    return text + (f" The exceptions are: {'; '.join(losses)}." if losses else "")
 
 
 def against_boosting(comparison: Comparison) -> str:
-    """The cells in which gradient boosting on the sets is better than the default, and those in which it is worse."""
+    """Describe the cells in which gradient boosting on the sets is better or worse than the default."""
     boosting = next((one for one in comparison.columns if one.name == field.BOOSTING), None)
     if boosting is None:
-        return "Gradient boosting was not tried."
+        return "Gradient boosting was not run."
     default = comparison.default
     found = comparison.differences(boosting, default)
     means = {cell: statistics.fmean(own) for cell, own in found.items()}
     ahead = sorted((cell for cell, mean in means.items() if mean > 0), key=lambda cell: -means[cell])
     behind = sorted((cell for cell, mean in means.items() if mean <= 0), key=lambda cell: means[cell])
     parts = []
-    for which, cells in (("ahead of the default", ahead), ("behind or level", behind)):
+    for which, cells in (("ahead of the default", ahead), ("behind or equal", behind)):
         listed = "; ".join(f"{where(cell)} {signed(means[cell])}{star(found[cell])}" for cell in cells)
         parts.append(f"{which} in {len(cells)} cells" + (f": {listed}" if listed else ""))
     return f"Gradient boosting on the sets (* significant) is {'. It is '.join(parts)}."
 
 
 def star(differences: Sequence[float]) -> str:
-    """A star for a significant difference."""
+    """Return a star for a significant difference."""
     return "*" if len(differences) >= LEAST_SEEDS and significant_sign(differences) else ""
 
 
 def where(cell: Cell) -> str:
-    """A short description of a cell."""
+    """Return a short description of a cell."""
     return f"{cell.dataset} {cell.rows:,} at ({cell.set_priors[0]:g}, {cell.set_priors[1]:g})"
 
 
@@ -182,7 +182,7 @@ def where(cell: Cell) -> str:
 
 
 def details(comparison: Comparison) -> str:
-    """One line per cell: mean accuracy and standard error; bold if best or within noise, without the supervised fit."""
+    """Return a table of mean accuracies and standard errors per cell; bold means best or within noise."""
     columns = comparison.columns
     lines = []
     for cell, trials in comparison.trials.items():
@@ -193,7 +193,7 @@ def details(comparison: Comparison) -> str:
 
 
 def accuracy(trials: Mapping[int, float], is_best: bool) -> str:
-    """Mean and standard error in percent.
+    """Return the mean and standard error in percent.
 
     Examples
     --------
@@ -210,25 +210,25 @@ def accuracy(trials: Mapping[int, float], is_best: bool) -> str:
 
 
 def title(contender: Contender) -> str:
-    """The header of a column."""
+    """Return the header of a column."""
     return TITLES.get(contender.name, contender.name)
 
 
 def markdown(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table with right-aligned numbers."""
+    """Return a Markdown table with right-aligned numbers."""
     rule = [":--", *("--:" for _ in heads[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line."""
+    """Parse the command line and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stores", type=Path, nargs="*", default=[STORE], help="files of fits, .jsonl or .jsonl.gz")
-    parser.add_argument("--out", type=Path, help="default: tabular.md beside the first store")
+    parser.add_argument("--out", type=Path, help="default: tabular.md next to the first store")
     asked = parser.parse_args(arguments)
     missing = [path for path in asked.stores if not path.exists()]
     if missing:
-        sys.exit(f"{missing[0]} is not there; run benchmarks/study/tabular.py first.")
+        sys.exit(f"{missing[0]} does not exist; run benchmarks/study/tabular.py first.")
     try:
         text = page(records.read(asked.stores))
     except ValueError as error:

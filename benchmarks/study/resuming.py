@@ -1,4 +1,4 @@
-"""Run fits one after the other and store each when it is finished, so that a study can be interrupted."""
+"""Run fits one after another and store each when it is finished, so that a study can be interrupted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what all benchmarks share
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for modules shared by all benchmarks
 
 import records
 from records import Record
@@ -35,16 +35,16 @@ def complete(
     minutes: float = math.inf,
     jobs: int = 1,
 ) -> int:
-    """Run every fit that is not stored, and return the number of fits that are left when the time is up.
+    """Run all fits that are not stored, and return the number of fits that remain when the time limit is reached.
 
     Parameters
     ----------
     planned : iterable of dict
         Configurations, in order.
     fit : callable
-        From a configuration to a record; the configuration and the seconds are added to it.
+        Maps a configuration to a record, to which the configuration and the seconds are added.
     tell : callable
-        From a finished record to a line of progress.
+        Maps a finished record to a progress line.
     path : Path
         File of JSON lines, see `records`.
     minutes : float
@@ -52,12 +52,12 @@ def complete(
     jobs : int
         Number of processes; with more than one, ``fit`` must be picklable.
     """
-    torch.set_num_threads(1)  # which the models here are too small to share
+    torch.set_num_threads(1)  # more threads do not speed up such small models
     stored = records.read([path]).fits
     left = {key(configuration): configuration for configuration in planned}
     for done in left.keys() & stored.keys():
         del left[done]
-    print(f"{len(left):,} fits to make", flush=True)
+    print(f"{len(left):,} fits to run", flush=True)
     writer = records.Writer(path, versions(), machine())
     end = time.monotonic() + 60 * minutes
     timed = functools.partial(_timed, fit, end)
@@ -66,8 +66,8 @@ def complete(
             continue
         writer.add(record)
         del left[name]
-        print(f"{tell(record)}; {record['seconds']:.0f} s, {len(left):,} to go", flush=True)
-    print(f"{len(left):,} fits are left; run again to go on" if left else "all fits are stored", f"in {path}")
+        print(f"{tell(record)}; {record['seconds']:.0f} s, {len(left):,} remaining", flush=True)
+    print(f"{len(left):,} fits remain; run it again to continue" if left else "all fits are stored", f"in {path}")
     return len(left)
 
 
@@ -100,7 +100,7 @@ def carry_out(
     tell: Callable[[Record], str],
     store: Path,
 ) -> None:
-    """Check that all data can be read, then `complete`; ``load`` and ``fit`` get the folders of the data."""
+    """Check that all data can be read, then call `complete`; ``load`` and ``fit`` get the data folders."""
     try:
         for name in {configuration["dataset"] for configuration in planned}:
             load(name, asked.keel, asked.data_dir)
@@ -120,7 +120,7 @@ def add_data_options(parser: argparse.ArgumentParser, datasets: Iterable[str], s
 
 def add_options(parser: argparse.ArgumentParser, store: Path) -> None:
     """Add the options of all studies that continue from their store."""
-    parser.add_argument("--data-dir", type=Path, help="folder of the images; default: as `uulearn.datasets` finds it")
+    parser.add_argument("--data-dir", type=Path, help="folder of the images; default: as in `uulearn.datasets`")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no fit after this time")
     parser.add_argument("--out", type=Path, help=f"default: results/study/{store.name}")
     parser.add_argument(
@@ -129,5 +129,5 @@ def add_options(parser: argparse.ArgumentParser, store: Path) -> None:
 
 
 def out_of(asked: argparse.Namespace, store: Path) -> Path:
-    """The file to store in; quick runs go to a folder of their own by default."""
+    """Return the file for the results; by default, quick runs use a separate folder."""
     return Path(asked.out or (QUICK / store.name if asked.quick else store))

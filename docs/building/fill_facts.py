@@ -9,8 +9,8 @@ A page marks a measured value with two comments, in a sentence, a table cell, or
 formats them; it measures nothing. Without ``--check`` the pages are rewritten. With it, every value that differs from
 its record is printed and the exit code is 1.
 
-A comment at the beginning of a line ends a paragraph in Markdown. So no line of a paragraph may begin with a marker:
-such paragraphs are wrapped again.
+In Markdown, a comment at the beginning of a line ends a paragraph. Paragraphs in which a line begins with a marker are
+therefore wrapped again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MARKER = re.compile(r"<!-- fact: ([\w-]+)\.([^\s]+) -->(.*?)<!-- end -->", re.DO
 
 @cache
 def read_facts(module: str) -> dict[str, str]:
-    """The facts of one module under ``docs/building/facts``."""
+    """Return the facts of one module under ``docs/building/facts``."""
     path = ROOT / "docs" / "building" / "facts" / f"{module}.py"
     spec = importlib.util.spec_from_file_location(f"facts_{module}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise SystemExit(f"there are no facts called {module!r}: {path.relative_to(ROOT)} does not exist.")
+        raise SystemExit(f"there is no module of facts {module!r}; {path.relative_to(ROOT)} does not exist.")
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     facts: dict[str, str] = loaded.facts()
@@ -42,12 +42,12 @@ def read_facts(module: str) -> dict[str, str]:
 
 
 def find_pages() -> list[Path]:
-    """The README and every page under ``docs`` and ``examples``."""
+    """Return the README and all pages under ``docs`` and ``examples``."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 
 
 def fill(text: str) -> str:
-    """The text with every marked value replaced by its fact."""
+    """Return the text with every marked value replaced by its fact."""
 
     def replace(marker: re.Match[str]) -> str:
         module, name, shown = marker.groups()
@@ -65,7 +65,7 @@ def fill(text: str) -> str:
 
 
 def rewrap(text: str) -> str:
-    """The text with every paragraph wrapped again in which a line begins with a marker and goes on after it.
+    """Wrap every paragraph again in which a line begins with a marker that is followed by text.
 
     >>> print(rewrap("- It has\\n  <!-- fact: a.b -->3<!-- end --> rows."))
     - It has <!-- fact: a.b -->3<!-- end --> rows.
@@ -95,7 +95,7 @@ def _wrap(paragraph: str) -> str:
 
 
 def differences(page: Path) -> Iterator[str]:
-    """One line for each value of a page that differs from its record."""
+    """Yield one line for each value of a page that differs from its record."""
     text = page.read_text(encoding="utf-8")
     for shown, filled in zip(MARKER.finditer(text), MARKER.finditer(fill(text)), strict=True):
         if shown[3] != filled[3]:

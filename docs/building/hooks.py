@@ -1,10 +1,9 @@
-"""What MkDocs does to the pages besides rendering them.
+"""MkDocs hooks that change pages before and after rendering.
 
-Pages of the documentation link to files of the repository that lie outside of ``docs``: tables, figures, the list of
-changes. In the site each such file has a copy under ``repository/``, at the path that it has in the repository, and
-links lead there. If you read the pages in the repository, the same links lead to the files themselves.
+Pages link to files outside ``docs``, such as tables of results and the changelog. The site contains a copy of each
+linked file under ``repository/``, and its links point to the copies. On GitHub they point to the files themselves.
 
-Blocks of code with ``>>>`` are marked as Python sessions, so that prompts and output are highlighted as such.
+Code blocks that start with ``>>>`` are highlighted as Python sessions. Fields without a description get no dash.
 """
 
 from __future__ import annotations
@@ -24,6 +23,10 @@ COPIES = "repository"
 FENCE = re.compile(r"^(\s*)(```+|~~~+)")
 TARGET = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
 """The address in a Markdown link or image, without its anchor."""
+RECORDS = ("studies/", "repository/", "hardening.md")
+"""Pages that the search lists after the guides."""
+RECORD_BOOST = 0.2
+NO_DESCRIPTION = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 
 
 def change_outside_code(markdown: str, change: Callable[[str], str]) -> str:
@@ -45,7 +48,7 @@ def change_outside_code(markdown: str, change: Callable[[str], str]) -> str:
 
 
 def links_of(markdown: str) -> list[str]:
-    """Addresses of the relative links and images of a page, in order.
+    """Return the addresses of the relative links and images of a page, in order.
 
     >>> links_of("[a](b.md#c) ![d](../e.png) [f](https://g.h) [i](#j)")
     ['b.md', '../e.png']
@@ -61,7 +64,7 @@ def links_of(markdown: str) -> list[str]:
 
 
 def place_in_site(path: Path, docs: Path) -> str:
-    """Where a file of the repository is in the site.
+    """Return the path in the site of a file of the repository.
 
     >>> place_in_site(Path("/r/docs/a/b.md"), Path("/r/docs")), place_in_site(Path("/r/c/d.md"), Path("/r/docs"))
     ('a/b.md', 'repository/c/d.md')
@@ -82,7 +85,7 @@ def _in_nav(nav: Any) -> list[str]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Copy what the navigation names under ``repository/``, and what pages link to, directly or through a copy."""
+    """Copy to ``repository/`` the files that the navigation lists or pages link to, directly or through a copy."""
     docs = Path(config.docs_dir)
     wanted = [docs.parent / name.removeprefix(f"{COPIES}/") for name in _in_nav(config.nav) if name.startswith(COPIES)]
     pages = [Path(str(file.abs_src_path)) for file in files.documentation_pages()]
@@ -91,16 +94,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         path = wanted.pop()
         name = place_in_site(path, docs) if path.is_relative_to(docs.parent) else ""
         if path.is_relative_to(docs) or not path.exists() or files.get_file_from_path(name):
-            continue  # MkDocs itself speaks up where the file is missing
+            continue  # MkDocs reports missing files itself
         if path.is_dir():
-            raise PluginError(f"a page links to the folder {path}, which the site has no page for; link to a file.")
+            raise PluginError(f"a page links to the folder {path}; link to a file instead.")
         files.append(File.generated(config, name, abs_src_path=str(path)))
         wanted += _linked_from(path) if path.suffix == ".md" else []
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links out of ``docs`` to the copies, and mark code with prompts as such."""
+    """Point links to files outside ``docs`` to copies, highlight Python sessions, and rank records low in search."""
     docs, here = Path(config.docs_dir), Path(str(page.file.abs_src_path))
 
     def turn(link: re.Match[str]) -> str:
@@ -109,7 +112,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         return os.path.relpath(place_in_site(path, docs), os.path.dirname(page.file.src_uri))
 
+    if page.file.src_uri.startswith(RECORDS):
+        page.meta.setdefault("search", {})["boost"] = RECORD_BOOST
     markdown = change_outside_code(markdown, lambda line: TARGET.sub(turn, line))
     if page.file.src_uri.startswith(f"{COPIES}/"):
-        markdown = re.sub(r"\A\s*##+ ", "# ", markdown)  # a table of its own begins at a lower level
+        markdown = re.sub(r"\A\s*##+ ", "# ", markdown)  # generated tables start at a lower heading level
     return re.sub(r"^```python\n(?=>>> )", "```pycon\n", markdown, flags=re.MULTILINE)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Remove the dash after a field that has no description."""
+    return NO_DESCRIPTION.sub("", html)

@@ -1,7 +1,7 @@
 """Draw the figures of docs/how-it-works.md and docs/method.md: ``python docs/figures/method.py docs/images``.
 
-The script takes about half a minute. The classes are two Gaussians, so that the true decision boundary is known. All
-figures are about five inches wide, so that their text stays legible on a phone.
+The script takes about half a minute. The classes are two Gaussians, so the true decision boundary is known. All figures
+are about five inches wide, so their text is legible on a phone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-HALF_DISTANCE = 1.1  # half the distance of the class means per column, in standard deviations
+HALF_DISTANCE = 1.1  # half the distance between the class means per column, in standard deviations
 
 
 # ------------------------------------------------------------------------------------------------------------- two sets

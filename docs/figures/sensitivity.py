@@ -1,6 +1,6 @@
 """Draw the figure of docs/sensitivity.md: ``python docs/figures/sensitivity.py``.
 
-It is the plot of the page's example, with the three panels below each other, so that its text stays legible on a phone.
+It is the plot of the page's example, with the three panels stacked, so that its text is legible on a phone.
 """
 
 from pathlib import Path

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "benchmarks" / "results" / "wrong.json"
 TRUE, ESTIMATE, TRAINING, GRAY = "#1e8449", "#2471a3", "#e08e0b", "#606060"
 METHODS = {"unbiased": "#c0392b", "leaky_relu": "#7d3c98", "abs": "#e08e0b"}
-SHADES = ("#a8a8a8", "#606060", "#000000")  # of pairs of priors: darker for closer priors
+SHADES = ("#a8a8a8", "#606060", "#000000")  # colors of pairs of priors, darker for closer priors
 STYLE = {
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -91,7 +91,7 @@ def draw_priors(results: Results, panels: Panels) -> None:
 
 
 def draw_close(results: Results, panels: Panels) -> None:
-    """Draw one point per seed over the distance of the priors."""
+    """Draw one point per seed as a function of the distance between the priors."""
     shade_impossible(panels[1])
     titles = ("true accuracy of 20 classifiers", "their estimates from 1,000 + 1,000 held-out rows")
     for axis, part, color, title in zip(panels, ("true", "estimate"), (TRUE, ESTIMATE), titles, strict=True):
@@ -107,7 +107,7 @@ def draw_close(results: Results, panels: Panels) -> None:
 
 
 def draw_device(results: Results, panels: Panels, bound: float = 0.8) -> None:
-    """Draw how the accuracy falls while the estimate rises, and the AUC exceeds what the priors allow."""
+    """Draw how the accuracy falls while the estimate rises, and how the AUC exceeds the largest possible value."""
     top, bottom = panels
     found = results["leak"]
     strengths = [float(strength) for strength in found]

@@ -1,3 +1,3 @@
-"""The one place that names the version."""
+"""Version of the package."""
 
 __version__ = "0.1.0"

@@ -1,35 +1,36 @@
-"""Every default of the package, in one place.
+"""All default values of the package.
 
 The Python API, the command line and the documentation read these constants, so the same data and settings give
 the same model everywhere. Parameters that default to ``"auto"`` are derived by
 `uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
-These interfaces differ from `uulearn.UUClassifier`:
+The following interfaces have other defaults than `uulearn.UUClassifier`:
 
-==========================  ========================  =================================================================
-where                       default                   why
-==========================  ========================  =================================================================
-`UURisk`, `uu_risk`         loss "sigmoid"            a risk has no model; "linear" models use "logistic"
-`pn_risk`                   "logistic"                the risk of labeled rows, not a training objective
-`RunOptions`                no early stopping         one training run has no held-out rows unless they are passed
-`prior_sensitivity`         one model, 20% held out   twelve trainings are compared on the same held-out rows
-paper reproduction          all explicit              the experiments pass every setting of the paper
-==========================  ========================  =================================================================
+==========================  =========================  ================================================================
+where                       default                    why
+==========================  =========================  ================================================================
+`UURisk`, `uu_risk`         loss "sigmoid"             the model is unknown here; "linear" models use "logistic"
+``uulearn fit``, 1 model    10% held out, calibrated   the report needs held-out rows; `predict` needs probabilities
+`pn_risk`                   "logistic"                 the risk of labeled rows, not a training objective
+`RunOptions`                no early stopping          one training run has no held-out rows unless they are passed
+`prior_sensitivity`         one model, 20% held out    twelve models are compared on the same held-out rows
+paper reproduction          all explicit               the experiments pass every setting of the paper
+==========================  =========================  ================================================================
 """
 
 from typing import Any
 
-# Value of a parameter that is derived from the data and the other parameters.
+# Marks a parameter whose value is derived from the data and the other parameters.
 AUTO = "auto"
 
 # Class prior of the population that the classifier is used on.
 TARGET_PRIOR = 0.5
 # Correction of the two risk terms: the absolute value.
 METHOD = "abs"
-# Slope λ of "leaky_relu" below zero, the value of the paper's experiments.
+# Slope λ of "leaky_relu" for x < 0, as in the paper's experiments.
 SLOPE = -0.1
-# Bounded, so rows far on the wrong side do not dominate.
+# The sigmoid loss is bounded, so rows far on the wrong side of the boundary do not dominate.
 LOSS = "sigmoid"
-# A linear model with the sigmoid loss may end up predicting one class for all rows.
+# With the sigmoid loss, a linear model may predict the same class for all rows.
 LINEAR_LOSS = "logistic"
 
 MODEL = "mlp"
@@ -37,41 +38,41 @@ MODEL = "mlp"
 IMAGE_MODEL = "resnet32"
 # Factor that maps the pixel values 0 to 255 to 0 to 1.
 PIXEL_SCALE = 1 / 255
-# Models that are quick to train several times: they are trained as an ensemble.
+# Models that are trained as an ensemble by default, because training several of them is fast.
 ENSEMBLE_MODELS = ("linear", "mlp")
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
-# Rows of both sets together. Corrections act on the risk terms of a batch, which are noisy in small batches.
+# Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3
 LINEAR_LEARNING_RATE = 1e-2
-# L2 penalty of an MLP with the sigmoid loss. It lowers the accuracy with the logistic loss and of ResNet-32.
+# L2 penalty of an MLP with the sigmoid loss. It lowers the accuracy of MLPs with the logistic loss and of ResNet-32.
 MLP_L2 = 5e-3
-# Decay per batch of the moving average of the weights.
+# Decay of the moving average of the weights, per batch.
 EMA = 0.999
-# Epochs over which the validation error is averaged before epochs are compared, because it is noisy.
+# Number of epochs over which the noisy validation error is averaged before epochs are compared.
 SMOOTHING = 5
-# Epochs without improvement after which training stops …
+# Number of epochs without improvement after which training stops.
 PATIENCE = 20
-# … but at least this many optimizer steps, since an epoch of a small dataset is a single step.
+# Minimum patience in optimizer steps, because an epoch of a small dataset may be a single step.
 PATIENCE_STEPS = 400
-# Epochs between two checkpoints.
+# Number of epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 
-# Models of an ensemble, which is also the number of folds.
+# Number of models in an ensemble, and number of folds.
 N_ESTIMATORS = 5
 # Fraction of each set that a single model holds out for early stopping and calibration.
 VALIDATION_FRACTION = 0.1
-# Held-out rows per set below which early stopping is too noisy to be worth training on fewer rows.
+# Minimum number of held-out rows per set for early stopping. With fewer rows, the validation error is too noisy.
 MIN_VALIDATION_ROWS = 500
-# Unique rows per set that ensure that no fold is empty although copies of a row stay in one fold.
+# Minimum number of unique rows per set for folds. With fewer, a fold may be empty because copies of a row share a fold.
 MIN_UNIQUE_ROWS = 100
-# Fraction of each file that `uulearn fit` holds out to evaluate a model without usable out-of-fold scores: a
-# single model, or an ensemble after self-training.
+# Fraction of each file that `uulearn fit` holds out to evaluate models without usable out-of-fold scores: single
+# models, and ensembles after self-training.
 EVALUATION_FRACTION = 0.1
-# Fraction of each set that evaluates the runs of `prior_sensitivity`.
+# Fraction of each set that `prior_sensitivity` holds out to evaluate its runs.
 SENSITIVITY_FRACTION = 0.2
-# Errors of the priors that `prior_sensitivity` tries.
+# Errors that `prior_sensitivity` adds to each class prior.
 SENSITIVITY_ERRORS = (-0.1, -0.05, 0.05, 0.1)
 
 # One model trained on all rows to the last epoch, without calibration: the setting of the paper.

@@ -1,7 +1,7 @@
-"""Errors and warnings of uulearn, one class per cause; bad arguments raise plain ``ValueError`` or ``TypeError``.
+"""Errors and warnings of uulearn, one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
 Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
-them through their base class ``UUWarning``. The report shows the headline above and the advice below the message.
+them through their base class ``UUWarning``. The report prints the headline above the message and the advice below it.
 """
 
 from typing import ClassVar
@@ -18,11 +18,11 @@ class ClosePriorsWarning(UUWarning):
     """The two set priors are so close that the risk estimate is very noisy."""
 
     headline = "The two class priors are nearly equal"
-    advice = "Use sets whose class priors differ more, or many more rows; uulearn plan computes how many."
+    advice = "Use sets whose class priors differ more, or many more rows; run uulearn plan to compute how many."
 
 
 class IndistinguishableSetsWarning(UUWarning):
-    """A held-out check could not distinguish the two sets, so there may be nothing to learn from."""
+    """A classifier could not distinguish the two sets on held-out rows, so there may be nothing to learn."""
 
     headline = "The two sets look the same"
     advice = "Check that these are the right files, and that at least one column is related to the class."
@@ -50,14 +50,14 @@ class OneSidedPredictionsWarning(UUWarning):
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """An accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
+    """The accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
 
     headline = "The estimated accuracy is impossible"
     advice = "Check the class priors and their order: the estimate suggests that they are wrong."
 
 
 class UnidentifiedPriorsWarning(UUWarning):
-    """The data do not determine the class priors, or only roughly."""
+    """The data do not determine the class priors, or determine them only roughly."""
 
     headline = "The class priors cannot be estimated precisely from the rows"
     advice = "Pass --set-priors if you know the class priors from another source; otherwise results are uncertain."
@@ -67,11 +67,11 @@ class NotAMixtureWarning(UUWarning):
     """Target rows are not a mixture of the two classes that make up the sets."""
 
     headline = "The rows to score differ from both sets"
-    advice = "Find out what differs in how they were collected; estimates do not hold for them."
+    advice = "Check how these rows were collected; estimates are not valid for them."
 
 
 class BeyondPriorsWarning(UUWarning):
-    """The two sets differ in more than their class priors, so estimates from them cannot be trusted."""
+    """The two sets differ in more than their class priors, so estimates from these sets cannot be trusted."""
 
     headline = "The two sets differ in more than their class priors"
     advice = (
@@ -81,14 +81,14 @@ class BeyondPriorsWarning(UUWarning):
 
 
 class FailedSettingWarning(UUWarning):
-    """Some settings of a search failed, for example because training diverged; the others can be used."""
+    """Some settings of a search failed, for example because training diverged; the other results are valid."""
 
     headline = "Some settings of the search failed"
     advice = "Use the result if enough settings remain; otherwise lower the learning rate and search again."
 
 
 class PoorMixingWarning(UUWarning):
-    """Streamed rows arrive in blocks so large that few of them are mixed with each other."""
+    """The blocks of streamed rows are so large that only a few blocks are mixed at a time."""
 
     headline = "Streamed rows are poorly mixed"
     advice = (
@@ -106,7 +106,7 @@ class CheckpointError(ValueError):
 
 
 class ModelFormatError(ValueError):
-    """A model directory is damaged, incomplete, modified or of a newer format."""
+    """A model directory is damaged, incomplete, modified, or in the format of another version."""
 
 
 class TableError(ValueError):

@@ -1,20 +1,25 @@
-"""Atomic files, file locks, and nested data with tensors in one safetensors file. Nothing is ever unpickled."""
+"""Write files atomically, lock them, and store nested data with tensors in one safetensors file without pickle."""
 
 import contextlib
+import dataclasses
 import glob
 import json
+import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+LARGEST_NUMBER = 1e100  # a stored number beyond this is a sign of tampering
 
 
 def _read_umask() -> int:
@@ -29,7 +34,7 @@ UMASK = _read_umask()  # read once at import, because reading it requires settin
 def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool = False) -> None:
     """Call ``write`` with a temporary file next to ``path``, flush it to disk, and move it into place in one step.
 
-    If this process writes the file ``alone``, temporary files that a killed process left are deleted first.
+    If ``alone`` is true (no other process writes the file), temporary files of killed processes are deleted first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if alone:
@@ -51,32 +56,32 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete a killed process's temporary files older than ``older_than`` seconds; ``name`` is a pattern."""
+    """Delete temporary files of killed processes that are older than ``older_than`` seconds; ``name`` is a pattern."""
     for path in folder.glob(f".{name}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # moved into place in the meantime
+        with contextlib.suppress(FileNotFoundError):  # the file was moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
                 path.unlink()
 
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
-    """Hold an exclusive lock; after ``seconds`` (−1: never) raise a TimeoutError that starts with ``busy``."""
+    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: wait forever)."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
         lock.acquire(timeout=seconds, poll_interval=0.02)
     except Timeout:
-        raise TimeoutError(f"{busy}; if there is none, delete {path}.") from None
+        raise TimeoutError(f"{busy}; if no such process is running, delete {path}.") from None
     try:
         yield
     finally:
         with contextlib.suppress(OSError):  # Windows deletes the file when the lock is released
-            path.unlink()  # while still locked: a waiting process notices and tries again
+            path.unlink()  # delete while locked: a waiting process notices this and tries again
         lock.release()
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder to disk, if the system supports it, to make renames in it durable."""
+    """Flush a folder to disk, if the system supports it, so that renamed files survive a crash."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -93,7 +98,7 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
     def write(temporary: Path) -> None:
         try:
             save_file(tensors, temporary, metadata={"tree": text})
-        except SafetensorError as error:  # the error number is only in the text
+        except SafetensorError as error:  # only the message contains the error number
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
 
@@ -101,7 +106,7 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
 
 
 def load_tree(path: Path) -> Any:
-    """Read a file of `save_tree`, with tensors on the CPU. Raises ValueError if the file is damaged."""
+    """Read a file written by `save_tree`, with tensors on the CPU; raise a ValueError if the file is damaged."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             text = (file.metadata() or {}).get("tree", "")
@@ -141,3 +146,50 @@ def _decode(node: Any, tensors: dict[str, Tensor]) -> Any:
         return float.fromhex(value)
     items = [_decode(item, tensors) for item in value]
     return tuple(items) if kind == "tuple" else items
+
+
+def read_value(kind: Any, value: Any, where: str) -> Any:
+    """Convert ``value`` from JSON or TOML to the annotated type ``kind``; raise ValueError if it does not match.
+
+    >>> read_value(tuple[float, ...], [1, 2.5], "scores")
+    (1.0, 2.5)
+    """
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, types.UnionType):  # only X | None occurs
+        return None if value is None else read_value(arguments[0], value, where)
+    if origin is tuple:
+        size = "" if arguments[-1] is Ellipsis else f" of {len(arguments)}"
+        kinds = arguments if size or not isinstance(value, list) else arguments[:1] * len(value)
+        _expect(isinstance(value, list) and len(value) == len(kinds), where, f"a list{size}", value)
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return tuple(read_value(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
+    if kind is float:
+        if value is None:  # NaN and infinities are stored as null
+            return math.nan
+        numeric = isinstance(value, int | float) and not isinstance(value, bool)
+        _expect(numeric and abs(value) < LARGEST_NUMBER, where, "a number", value)
+        return float(value)
+    names = {int: "a whole number", str: "a string", bool: "true or false"}
+    if kind in names:
+        _expect(type(value) is kind, where, names[kind], value)
+        return value
+    _expect(isinstance(value, dict), where, "an object", value)
+    if origin is Mapping:
+        return {name: read_value(arguments[1], item, f"{where}.{name}") for name, item in value.items()}
+    annotations, fields = get_type_hints(kind), dataclasses.fields(kind)
+    if unknown := sorted(value.keys() - annotations.keys()):
+        raise ValueError(
+            f"{where} must be an object of this version of uulearn, got the unknown entry {', '.join(unknown)}"
+        )
+    for entry in fields:
+        required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+        _expect(not required or entry.name in value, where, f"an object with the entry {entry.name!r}", value)
+    return kind(**{name: read_value(annotations[name], item, f"{where}.{name}") for name, item in value.items()})
+
+
+def _expect(condition: bool, where: str, expected: str, value: Any) -> None:
+    if not condition:
+        shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
+        raise ValueError(f"{where} must be {expected}, got {shown}")

@@ -1,5 +1,5 @@
-"""Sets larger than memory: `ParquetSet` reads Parquet files, `shuffled` writes sorted rows once in random order, and
-`RowStream` is the base class for other sources of rows. `UUClassifier.fit_sets` takes them instead of arrays.
+"""Sets that do not fit in memory: `ParquetSet` reads Parquet files, `shuffled` writes sorted rows in random order, and
+`RowStream` is the base class for other sources of rows. Pass such sets to `UUClassifier.fit_sets` instead of arrays.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from uulearn.training.identity import describe
 __all__ = ["ParquetSet", "RowStream", "shuffled"]
 
 
-SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # number of blocks, over all files, that identify a set
+SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 1024, 2**12  # number and size of the hashed blocks, over all files
 MAX_COLUMN_CHUNKS = 100_000  # footers with more column chunks are not cached; a chunk takes about 700 bytes
 
 
@@ -31,15 +31,15 @@ class ParquetSet(RowStream):
     Parameters
     ----------
     path : path
-        A Parquet file, or a folder of them, with its subfolders.
+        A Parquet file, or a folder that contains Parquet files, possibly in subfolders.
     columns : sequence of str, optional
-        The columns to learn from, in this order; by default all of the first file. They must be numbers without
-        missing values, unless ``transform`` makes them so.
+        The columns to train on, in this order (default: all columns of the first file). They must contain numbers
+        without missing values, unless ``transform`` converts them.
     transform : callable, optional
-        A function from a pyarrow Table of some rows to an array of shape (rows, features).
+        A function that converts a pyarrow Table to an array of shape (rows, features).
     buffer_bytes : int
-        Memory for the rows that are mixed with each other. If the files are sorted, it should hold some hundred row
-        groups, or the set should be `shuffled`.
+        Size of the buffer in which rows are mixed. For sorted files, the buffer should hold several hundred row
+        groups. Alternatively, write the rows in random order with `shuffled`.
 
     Examples
     --------
@@ -47,12 +47,11 @@ class ParquetSet(RowStream):
     >>> folder = tempfile.TemporaryDirectory()
     >>> table = pa.table({"age": [40, 50, 60, 70], "dose": [0.5, 0.1, 0.2, 0.9]})
     >>> pq.write_table(table, f"{folder.name}/part-0.parquet", row_group_size=2)
-    >>> rows = ParquetSet(folder.name, transform=lambda t: np.column_stack([t["age"].to_numpy() / 100, t["dose"]]))
+    >>> def scale(table):
+    ...     return np.column_stack([table["age"].to_numpy() / 100, table["dose"]])
+    >>> rows = ParquetSet(folder.name, transform=scale)
     >>> rows.n_rows, rows.row_shape, list(rows.piece_sizes)
     (4, (2,), [2, 2])
-    >>> rows.read(1)
-    tensor([[0.6000, 0.2000],
-            [0.7000, 0.9000]])
     >>> folder.cleanup()
     """
 
@@ -64,11 +63,11 @@ class ParquetSet(RowStream):
         buffer_bytes: int = MIXING_BYTES,
     ) -> None:
         if buffer_bytes < 1:
-            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; {MIXING_BYTES:,} is the default.")
+            raise ValueError(f"buffer_bytes must be at least 1, got {buffer_bytes}; the default is {MIXING_BYTES:,}.")
         self.path, self.transform, self.buffer_bytes = Path(path), transform, buffer_bytes
         self.columns: tuple[str, ...] = tuple(columns or ())
         if not self.path.exists():
-            raise ValueError(f"{path} does not exist; pass a Parquet file or a folder of them.")
+            raise ValueError(f"{path} does not exist; pass a Parquet file or a folder of Parquet files.")
         self.files = parquet_files(self.path) if self.path.is_dir() else [self.path]
         self._footers: list[pq.FileMetaData | None] = []  # slow to read with many columns and row groups
         self._groups: list[tuple[int, int]] = []
@@ -97,7 +96,7 @@ class ParquetSet(RowStream):
                     self._sizes.append(metadata.row_group(group).num_rows)
         if not self._sizes:
             raise ValueError(
-                f"{path} has no rows in *.parquet files; pass a Parquet file, or a folder of them, with rows."
+                f"{path} has no rows in *.parquet files; pass a Parquet file that has rows, or a folder of such files."
             )
         described += [_content_digest(self.files), str(self.columns), describe(transform)]
         self._described = f"{self.path.name}: {'; '.join(described)}"
@@ -105,7 +104,7 @@ class ParquetSet(RowStream):
 
     @property
     def piece_sizes(self) -> Sequence[int]:
-        """Number of rows of each row group."""
+        """Number of rows in each row group."""
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
@@ -131,7 +130,7 @@ class ParquetSet(RowStream):
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Return names, sizes, columns and a digest of the files, and the transform."""
+        """Return a text with the names, sizes, columns and digest of the files, and the transform."""
         return self._described
 
     def _numbers(self, table: pa.Table, file: Path) -> np.ndarray[Any, Any]:
@@ -141,7 +140,7 @@ class ParquetSet(RowStream):
             kind = column.type
             if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
                 raise ValueError(
-                    f"column {name!r} of {file} holds {kind}, not numbers; list other columns, or pass a "
+                    f"column {name!r} of {file} contains {kind}, not numbers; select other columns, or pass a "
                     "transform that returns numbers."
                 )
             columns.append(column.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False))
@@ -149,7 +148,7 @@ class ParquetSet(RowStream):
 
 
 def _content_digest(files: Sequence[Path]) -> str:
-    """Return a digest of the footers, which have the ranges of all columns, and of some blocks of the files."""
+    """Return a digest of some blocks of the files and of the footers, which contain the range of every column."""
     found = hashlib.blake2b(digest_size=16)
     blocks = max(1, SAMPLED_BLOCKS // len(files))
     for path in files:

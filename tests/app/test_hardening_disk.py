@@ -193,6 +193,20 @@ def test_wrong_option_keeps_the_checkpoint(files, expected, tmp_path, monkeypatc
     assert weights_of(tmp_path / "m") == expected
 
 
+def test_failed_start_without_resume_keeps_the_earlier_checkpoint(files, expected, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        fail_at(patch, 1)
+        fit(files, tmp_path / "m")
+    kept = contents(tmp_path)
+    assert kept
+    failed = fit(files, tmp_path / "m", "--drop", "agee")
+    assert failed.code == 2
+    assert any("agee" in line for line in failed.said)
+    assert contents(tmp_path) == kept
+    assert fit(files, tmp_path / "m", "--resume").code == 0
+    assert weights_of(tmp_path / "m") == expected
+
+
 def test_new_model_removes_the_old_report(files, model, tmp_path):
     shutil.copytree(model, tmp_path / "m")
     assert run("report", tmp_path / "m").code == 0
@@ -339,7 +353,7 @@ def test_reports_missing_space_for_temporary_rows(files, tmp_path, monkeypatch):
         raise ENOSPC
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
-    assert_one_sentence(fit(files, tmp_path / "m"), "the encoded rows take", "set TMPDIR to a folder with more space")
+    assert_one_sentence(fit(files, tmp_path / "m"), "the encoded rows need", "set TMPDIR to a folder with more space")
     assert not list(tmp_path.iterdir())
 
     def unknown(file, start, size):

@@ -109,7 +109,7 @@ REFUSED = {
     "blanks for commas": (".csv", lambda text: text.replace(",", " ").encode(), "only ", "both files need the same"),
     "a line cut short": (".csv", lambda text: f"{text}7\n".encode(), "line 62 of", "expected 2 fields, found 1"),
     "Latin-1": (".csv", lambda text: text.replace("age", "âge").encode("latin-1"), "is not UTF-8", "0xe2"),
-    "nul bytes": (".csv", lambda text: f"{text}\0,1\n".encode(), "contains a nul byte"),
+    "null bytes": (".csv", lambda text: f"{text}\0,1\n".encode(), "contains a null byte"),
     "a quote that never ends": (".csv", lambda text: f'{text}"1,2\n'.encode(), "quote"),
     "half a gzip": (".csv.gz", lambda text: first_half(gzip.compress(text.encode())), "is damaged gzip data"),
     "no gzip": (".csv.gz", str.encode, "is not compressed with gzip"),
@@ -119,7 +119,7 @@ REFUSED = {
     "another column": (".csv", lambda text: text.replace("age", "edge").encode(), "only ", "both files need the same"),
     "an array": (".npy", lambda text: b"\x93NUMPY", "is not a readable"),
     "no sheet": (".xlsx", str.encode, "is not a readable .xlsx file"),
-    "an unknown format": (".xls", str.encode, "has no suffix of a supported format"),
+    "an unknown format": (".xls", str.encode, "has no supported suffix"),
 }
 
 
@@ -202,7 +202,7 @@ def test_errors_are_safe_for_a_terminal(files, tmp_path):
 @pytest.mark.parametrize("name", ["score", "probability", "class"])
 def test_rejects_id_with_the_name_of_a_result(files, tmp_path, name):
     result = fit(files / "a.csv", files / "b.csv", tmp_path / "m", "--id", name)
-    assert_one_sentence(result, f"predict writes a column '{name}' itself; rename that column of the files.")
+    assert_one_sentence(result, f"predict writes a column named '{name}'; rename that column in the files.")
 
 
 # ----------------------------------------------------------------------------------------------- any table at all
@@ -299,24 +299,24 @@ ATTACKS = {
     ),
     "a path for a name": (
         lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"),
-        "which save does not write",
+        "lists the unexpected file",
     ),
     "a path from the root": (
         lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"),
-        "which save does not write",
+        "lists the unexpected file",
     ),
     "a link": (link, "is missing or a link"),
     "ten thousand models": (
         lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
-        "not a model that can be loaded",
+        "cannot be loaded",
     ),
     "weights for a giant": (
         lambda folder: alter(folder, "fitted", "row_shape", [10**12]),
-        "the stored weights do not fit the model",
+        "the stored weights do not match the model",
     ),
     "a header that promises": (
         lambda folder: replace_file(folder, "weights", lambda data: data.replace(b'"shape":[1,2]', b'"shape":[9,9]')),
-        "not a model that can be loaded",
+        "cannot be loaded",
     ),
     "a file that grew": (
         lambda folder: os.truncate(next(folder.glob("encoder-*")), 10**6),

@@ -37,7 +37,11 @@ def fit_both_ways(folder, rows, **classifier):
         X = [np.delete(table, split.evaluate, axis=0) for table, split in zip(X, splits, strict=True)]
     python = UUClassifier((0.8, 0.2), configuration["target_prior"], random_state=configuration["seed"])
     python.set_params(**configuration["classifier"])
-    return model.classifier, python.fit_sets(*X), X[0]
+    torch.set_num_threads(2)  # the number of threads follows the size of the problem, not the interface
+    try:
+        return model.classifier, python.fit_sets(*X), X[0]
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(

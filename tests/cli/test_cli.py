@@ -73,13 +73,13 @@ def test_predict_agrees_with_the_estimator(model, gaussians, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("a,b,c\n1,2,x\n", "holds 'x' in row 1, column 'c', which is not a finite number"),
+        ("a,b,c\n1,2,x\n", "has 'x' in row 1, column 'c', which is not a finite number"),
         ("a,b,c\n1,2\n", "line 2 of"),
         ("a,b,c\n", "has no rows"),
         ("", "is empty"),
         ("a,b\n1,2\n", "lacks the column 'c'"),
-        ("5,2\n3,4\n", "has 2 columns, but the model takes 3"),
-        ("a,b,c\n1,2,nan\n", "holds nothing in row 1, column 'c', which is not a finite number"),
+        ("5,2\n3,4\n", "has 2 columns, but the model expects 3"),
+        ("a,b,c\n1,2,nan\n", "has nothing in row 1, column 'c', which is not a finite number"),
         (b"\xff\xfe\x00", "save it as UTF-8"),
     ],
 )
@@ -125,15 +125,38 @@ def test_bad_paths_get_one_sentence(model, tmp_path):
     assert "Traceback" in traced.stderr
 
 
-def test_demo_writes_all_files_and_its_next_command_works(tmp_path):
+DEMO_TABLES = ["clinic_a.csv", "clinic_b.csv", "labeled_patients.csv", "new_patients.csv"]
+
+
+def test_demo_writes_all_files_and_its_next_commands_work(tmp_path):
     done = uulearn("demo", "--epochs", 3, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     written = sorted(path.name for path in (tmp_path / "uulearn-demo").iterdir())
-    assert written == ["demo.png", "model", "new_rows.csv", "table.csv"]
+    assert written == sorted([*DEMO_TABLES, "demo.png", "digits_model", "digits_rows.csv", "table.csv"])
     assert (tmp_path / "uulearn-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    command = done.stdout.strip().splitlines()[-1]
-    following = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    assert (following.returncode, following.stderr) == (0, "540 rows scored, written to uulearn-demo/scored.csv\n")
-    scored = pd.read_csv(tmp_path / "uulearn-demo" / "scored.csv")
+    score, train = (line for line in done.stdout.splitlines() if " predict " in line or " fit " in line)
+    trained = subprocess.run(
+        f"{train} --epochs 2 --no-sensitivity", shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300
+    )
+    assert (trained.returncode, "1,500 + 1,500 rows" in trained.stdout) == (0, True)
+    following = subprocess.run(score, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    place = "uulearn-demo/digits_scored.csv"
+    assert (following.returncode, following.stderr) == (0, f"540 rows scored, written to {place}\n")
+    scored = pd.read_csv(tmp_path / place)
     assert len(scored) == 540
     assert set(scored["class"]) == {0, 1}
+
+
+def test_demo_can_write_only_the_tables_and_overwrites_no_other_rows(tmp_path):
+    done = uulearn("demo", "--files-only", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    folder = tmp_path / "uulearn-demo"
+    assert sorted(path.name for path in folder.iterdir()) == DEMO_TABLES
+    tables = {name: pd.read_csv(folder / name) for name in DEMO_TABLES}
+    assert tables["labeled_patients.csv"]["ill"].mean() == 0.3
+    assert all("ill" not in table for name, table in tables.items() if not name.startswith("labeled"))
+    assert uulearn("demo", "--files-only", cwd=tmp_path).returncode == 0  # the same rows again
+    (folder / "clinic_b.csv").write_text("age\n40\n")
+    refused = uulearn("demo", "--files-only", cwd=tmp_path)
+    assert (refused.returncode, "clinic_b.csv in uulearn-demo would be overwritten" in refused.stderr) == (2, True)
+    assert (folder / "clinic_b.csv").read_text() == "age\n40\n"

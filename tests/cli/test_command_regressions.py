@@ -111,7 +111,9 @@ def test_copies_stay_together_if_all_rows_have_one(tmp_path):
     files = (tmp_path / "a.csv", tmp_path / "b.csv")
     done = run("fit", *files, *PRIORS, *QUICK, "--allow-leakage", "--out", tmp_path / "model")
     assert done.code == 0, done.err
-    facts = TableModel.load(tmp_path / "model").facts
+    model = TableModel.load(tmp_path / "model")
+    facts = model.facts
+    assert model.classifier.scaling_ is not None  # a single model is calibrated too, for the probabilities of predict
     assert not facts.out_of_fold  # as in Python, rows with copies of a few values train a single model
     assert all(number % 2 == 0 for number in facts.row_use.evaluation + facts.row_use.training)
 
@@ -153,7 +155,7 @@ def test_rejects_missing_labels_with_their_number(copies, tmp_path, monkeypatch,
 
 def test_rejects_an_unknown_label_by_name(copies):
     done = run("evaluate", copies / "model", copies / "new.csv", "--labels", "truth")
-    assert_refused(done, "column 'truth' holds '", "name the value of the positive class with --positive VALUE.")
+    assert_refused(done, "column 'truth' contains '", "pass the label of the positive class with --positive VALUE.")
 
 
 def test_rejects_missing_numeric_labels(copies, tmp_path):
@@ -220,12 +222,14 @@ def test_scores_numbers_from_a_folder_of_parquet_files(numbers, tmp_path):
         assert (done.code, done.err) == (0, "")
         np.testing.assert_allclose(pd.read_csv(io.StringIO(done.out))["score"], numbers.scores, rtol=1e-4)
     out = folder / "more" / "scored.parquet"
-    assert_refused(run("predict", numbers.folder / "named", folder, "--out", out), f"{out} is in {folder}, and would")
+    assert_refused(
+        run("predict", numbers.folder / "named", folder, "--out", out), f"{out} is inside {folder} and would"
+    )
     assert not out.exists()
 
 
 def test_rejects_a_folder_without_parquet_files(numbers, tmp_path):
-    message = f"{tmp_path} is a folder without Parquet files; pass a file of rows, or a folder with some."
+    message = f"{tmp_path} is a folder without Parquet files; pass a file, or a folder of Parquet files."
     assert_refused(run("predict", numbers.folder / "named", tmp_path), message)
 
 
@@ -264,7 +268,7 @@ def test_format_option_overrides_the_suffix(numbers, tmp_path):
     assert_refused(run("predict", *named, "--format", "nonsense"), "format must be one of csv", "'nonsense'")
     assert_refused(run("predict", *named, "--format", "parquet"), "Parquet")
     (tmp_path / "rows.csv").rename(tmp_path / "rows.txt")
-    assert_refused(run("predict", numbers.folder / "named", tmp_path / "rows.txt"), "suffix of a supported format")
+    assert_refused(run("predict", numbers.folder / "named", tmp_path / "rows.txt"), "has no supported suffix")
     assert run("predict", numbers.folder / "named", tmp_path / "rows.txt", "--format", "csv").code == 0
 
 
@@ -303,12 +307,12 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("a,b,c\n1,2,1e39\n", "holds '1e39' in row 1, column 'c', which is not a finite number"),
-        ("a,b,c\n1,2,yes\n", "holds 'yes' in row 1, column 'c', which is not a finite number"),
-        ("a,b,c\n1,2,3\n1,,3\n", "holds nothing in row 2, column 'b', which is not a finite number"),
+        ("a,b,c\n1,2,1e39\n", "has '1e39' in row 1, column 'c', which is not a finite number"),
+        ("a,b,c\n1,2,yes\n", "has 'yes' in row 1, column 'c', which is not a finite number"),
+        ("a,b,c\n1,2,3\n1,,3\n", "has nothing in row 2, column 'b', which is not a finite number"),
         ("a,b,d\n1,2,3\n", "lacks the column 'c'"),
         ("a,b,c\n", "standard input has no rows"),
-        ("5,2,3,4\n5,6,7,8\n", "has 4 columns, but the model takes 3"),
+        ("5,2,3,4\n5,6,7,8\n", "has 4 columns, but the model expects 3"),
     ],
 )
 def test_rejects_cells_that_are_not_numbers(numbers, standard_input, content, text):
@@ -331,7 +335,7 @@ def test_columns_without_names_are_used_in_order(numbers, standard_input):
         (scores,) = found
         assert len(scores.splitlines()) == 201
     standard_input(numbers.rows.assign(patient=1).to_csv(index=False).encode())  # unclear which column to ignore
-    assert_refused(run("predict", numbers.folder / "bare", "-"), "has 4 columns, but the model takes 3")
+    assert_refused(run("predict", numbers.folder / "bare", "-"), "has 4 columns, but the model expects 3")
 
 
 def test_numeric_column_names_are_matched_by_name(tmp_path, gaussians):
@@ -376,11 +380,11 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
     ("array", "text"),
     [
         (np.zeros((0, 3)), "has no rows"),
-        (np.zeros((4, 2)), "holds an array of shape (4, 2), but the model takes rows of shape (3,)"),
-        (np.zeros(3), "of shape (3,), but the model takes"),
-        (np.array(3.0), "of shape (), but the model takes"),
+        (np.zeros((4, 2)), "contains an array of shape (4, 2), but the model expects rows of shape (3,)"),
+        (np.zeros(3), "of shape (3,), but the model expects"),
+        (np.array(3.0), "of shape (), but the model expects"),
         (np.array([["1", "2", "3"]]), "not of numbers"),
-        (np.array([[1.0, 2.0, 1e39]]), "holds 1e+39 in row 1, column 2, which is not a finite number"),
+        (np.array([[1.0, 2.0, 1e39]]), "has 1e+39 in row 1, column 2, which is not a finite number"),
         (np.array([[1, None, 3]], dtype=object), "is not a readable .npy array"),
         (b"a,b,c\n1,2,3\n", "is not a readable .npy array"),
         (None, "is not a file"),
@@ -412,7 +416,7 @@ def test_scores_arrays_of_other_row_shapes(tmp_path, gaussians):
     assert scoring.score_file(classifier, str(tmp_path / "rows.npy"), str(tmp_path / "scored.csv")) == 40
     expected = classifier.decision_function(images_of[0])
     np.testing.assert_allclose(pd.read_csv(tmp_path / "scored.csv")["score"], expected, rtol=1e-4)
-    with pytest.raises(ValueError, match=r"takes rows of shape \(2, 3\), which a table cannot hold; pass a .npy"):
+    with pytest.raises(ValueError, match=r"expects rows of shape \(2, 3\), which a table cannot store; pass a .npy"):
         scoring.score_file(classifier, "rows.csv", "-")
     with pytest.raises(ValueError, match="pass a .npy file"):
         scoring.score_file(classifier, "-", "-", format="npy")

@@ -66,7 +66,7 @@ def test_warns_about_exchanged_files(models):
 
 def test_warns_about_impossible_estimates(models):
     nearer = run("evaluate", models / "right", models / "more_a.csv", models / "more_b.csv", "--set-priors", 0.65, 0.35)
-    assert "warning: the estimate is impossibly large" in nearer.err
+    assert "warning: the estimate is too high to be correct" in nearer.err
 
 
 def test_labels_reveal_exchanged_priors(models):

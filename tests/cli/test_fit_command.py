@@ -291,7 +291,7 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
         (("a.csv", "b.csv", *PRIORS, "--resume"), "no unfinished fit"),
-        (("a.csv", ".", *PRIORS), "is a folder and the other is a file"),
+        (("a.csv", ".", *PRIORS), "is a folder, but the other input is a file"),
     ],
 )
 def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, monkeypatch, arguments, message):
@@ -307,7 +307,7 @@ def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)
     assert code == 2
-    assert "a folder with other files" in error
+    assert "contains other files" in error
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -193,7 +193,7 @@ def test_json_equals_the_plan(command):
         ),
         (
             ["--set-priors", 0.8, 0.2, "--accuracy", 90],
-            "accuracy must be a number between 0 and 1, got 90.0; give it as",
+            "accuracy must be a number between 0 and 1, got 90.0; write 90% as 0.9",
         ),
         (
             ["--set-priors", 0.8, 0.2, "--half-width", 2],

@@ -149,7 +149,9 @@ def test_joined_names_are_applied_left_to_right():
 
 @pytest.mark.parametrize("name", ["rotate", "", "flip+", "+shift", "flip shift", "shift+rotate", 3])
 def test_rejects_unknown_names(name):
-    with pytest.raises(ValueError, match=r"^augment must be one of 'flip', 'shift', several joined by '\+', or .*\.$"):
+    with pytest.raises(
+        ValueError, match=r"^augment must be one of 'flip', 'shift', several names joined by '\+', or .*\.$"
+    ):
         get_augmentation(name)
 
 
@@ -410,7 +412,7 @@ def test_batched_training_rejects_augmentation():
         assert can_be_batched("mlp", data, RunOptions())
         assert not can_be_batched("mlp", data, RunOptions(augment=augment))
         with pytest.raises(
-            ValueError, match=r"^batched training does not support augment; train runs that need it one by one .*\.$"
+            ValueError, match=r"^batched training does not support augment; train these runs one by one .*\.$"
         ):
             BatchedTrainer(
                 torch.zeros(4, 3), [Run(([0, 1], [2, 3]), (0.8, 0.2), 0.5)], options=RunOptions(augment=augment)

@@ -216,12 +216,12 @@ def test_test_rows_and_callbacks_work_with_streams(sets, folders):
 
 @pytest.mark.parametrize("parameters", [{"n_estimators": 5}, {"self_training_rounds": 1}])
 def test_rejects_unsupported_parameters_for_streams(folders, parameters):
-    with pytest.raises(ValueError, match="streamed sets train one model"):
+    with pytest.raises(ValueError, match="streamed sets support only one model"):
         UUClassifier((0.8, 0.2), **parameters).fit_sets(*streams(folders))
 
 
 def test_rejects_a_stream_with_an_array(sets, folders):
-    with pytest.raises(TypeError, match="X1 is ndarray and the other set is a stream"):
+    with pytest.raises(TypeError, match="X1 is a ndarray, but the other set is a stream"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), sets[1])
     with pytest.raises(ValueError, match=r"rows of shape \(4,\) and \(1,\)"):
         UUClassifier((0.8, 0.2)).fit_sets(ParquetSet(folders[0]), ParquetSet(folders[1], columns=["x0"]))
@@ -251,7 +251,7 @@ def test_rejects_invalid_folders(sets, tmp_path):
         stream.read(1)
     words = tmp_path / "words.parquet"
     pq.write_table(pa.table({"name": ["a", "b"]}), words)
-    with pytest.raises(ValueError, match="column 'name' of .* holds string, not numbers"):
+    with pytest.raises(ValueError, match="column 'name' of .* contains string, not numbers"):
         ParquetSet(words)
     with pytest.raises(ValueError, match=r"transform must return numbers of shape \(2, features\)"):
         ParquetSet(words, transform=lambda table: table["name"].to_numpy())
@@ -403,7 +403,9 @@ def test_every_piece_of_a_shuffled_set_is_a_random_sample(tmp_path, monkeypatch)
 def test_rejects_folder_with_other_content(tmp_path):
     rows = Counted([10, 10])
     shuffled(rows, tmp_path / "a")
-    with pytest.raises(ValueError, match=r"a holds the rows of another set \(different: rows\); pass another folder"):
+    with pytest.raises(
+        ValueError, match=r"a contains the rows of another set \(different: rows\); pass another folder"
+    ):
         shuffled(Counted([10, 11]), tmp_path / "a")
     with pytest.raises(ValueError, match=r"different: seed"):
         shuffled(rows, tmp_path / "a", seed=3)
@@ -418,7 +420,7 @@ def test_rejects_folder_with_other_content(tmp_path):
         shuffled(rows, tmp_path / "a")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("")
-    with pytest.raises(ValueError, match="mine already holds 'notes.txt', but rows need an empty folder"):
+    with pytest.raises(ValueError, match=r"mine is not empty \(it contains 'notes.txt'\); pass an empty folder"):
         shuffled(rows, tmp_path / "mine")
     with pytest.raises(TypeError, match="stream must be a RowStream such as ParquetSet.path., got str"):
         shuffled("rows", tmp_path / "b")
@@ -508,3 +510,10 @@ def test_memory_stays_far_below_the_data_size(tmp_path):
     size, more = map(int, done.stdout.split())
     assert size > 150e6
     assert more < 0.5 * size
+
+
+def test_held_out_rows_follow_the_seed_of_the_fit(folders, sets):
+    """A fit without a seed is repeated by its `seed_`, rows held out included."""
+    drawn = UUClassifier((0.8, 0.2), model="linear", epochs=2).fit_sets(*streams(folders))
+    again = UUClassifier((0.8, 0.2), model="linear", epochs=2, random_state=drawn.seed_).fit_sets(*streams(folders))
+    np.testing.assert_array_equal(drawn.decision_function(sets[0]), again.decision_function(sets[0]))

@@ -220,10 +220,10 @@ INVALID_IDX = {
     "cut in its header": (IMAGES, idx(TRAIN)[:9], "is truncated: it ends within its header"),
     "cut after its header": (IMAGES, idx(TRAIN)[:-5], "is truncated: found 15,675 bytes"),
     "too long": (IMAGES, idx(TRAIN) + b"\0\0\0", "is too long: found more bytes, expected"),
-    "another number of images": (IMAGES, idx(TRAIN[:10]), "should be 20 × 28 × 28 bytes, found 10 × 28 × 28"),
-    "labels of other images": (LABELS, idx(np.zeros(19, np.uint8)), "should be 20 bytes, found 19"),
-    "labels as images": (IMAGES, idx(np.zeros(20, np.uint8)), "should be 20 × 28 × 28 bytes, found 20"),
-    "no dimensions": (IMAGES, b"\0\0\x08\0", "should be 20 × 28 × 28 bytes, found no"),
+    "another number of images": (IMAGES, idx(TRAIN[:10]), "header for 20 × 28 × 28 bytes, found 10 × 28 × 28"),
+    "labels of other images": (LABELS, idx(np.zeros(19, np.uint8)), "expected a header for 20 bytes, found 19"),
+    "labels as images": (IMAGES, idx(np.zeros(20, np.uint8)), "expected a header for 20 × 28 × 28 bytes, found 20"),
+    "no dimensions": (IMAGES, b"\0\0\x08\0", "expected a header for 20 × 28 × 28 bytes, found no"),
     "other content": (IMAGES, idx(TRAIN), "has the layout of MNIST but other content"),
 }  # fmt: skip
 
@@ -243,8 +243,8 @@ def test_rejects_invalid_idx_files(tmp_path, small_idx, case, compress):
 
 
 @pytest.mark.parametrize(("damage", "words"), [
-    (lambda packed: packed[:-100], "is truncated: its compressed data end early"),
-    (lambda packed: packed[:-4], "is truncated: its compressed data end early"),
+    (lambda packed: packed[:-100], "is truncated: its compressed data are incomplete"),
+    (lambda packed: packed[:-4], "is truncated: its compressed data are incomplete"),
     (lambda packed: b"<html>not found</html>", "is not an intact gzip file"),
     (lambda packed: packed[:-8] + b"\0\0\0\0" + packed[-4:], "is not an intact gzip file (CRC check failed"),
     (lambda packed: packed[:10] + b"\xff" * 20 + packed[30:], "is damaged: it cannot be uncompressed"),
@@ -377,7 +377,7 @@ def test_files_of_two_folders_are_combined(monkeypatch, tmp_path, cache, small_i
 
 
 def test_error_without_data_folder(monkeypatch, tmp_path, cache, small_idx):
-    place = "mnist/ of the folder in data_dir or UULEARN_DATA."
+    place = "mnist/ in the folder set by data_dir or UULEARN_DATA."
     with pytest.raises(DatasetNotFoundError) as error:
         load_images("mnist", download=False)
     assert one_sentence(error).endswith(f"into {cache / 'mnist'}, or into {place}")
@@ -393,7 +393,7 @@ def test_error_without_pooch(monkeypatch, tmp_path, small_idx):
         load_images("mnist")
     text = one_sentence(error)
     assert "run pip install 'uulearn[data]' or put train-images-idx3-ubyte.gz, " in text
-    assert text.endswith(" into mnist/ of the folder in data_dir or UULEARN_DATA.")
+    assert text.endswith(" into mnist/ in the folder set by data_dir or UULEARN_DATA.")
     write_idx(tmp_path / "mnist", small_idx)
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path))
     assert load_images("mnist").name == "mnist"

@@ -48,7 +48,7 @@ def test_first_example_compares_estimate_and_labels(finished):
     assert re.search(r"accuracy +between \d+% and \d+%, best estimate (above )?\d+%", printed)
     assert "95% interval at target prior 37%, no label used: 140 + 140 rows" in printed
     assert "labels were used: 64 positive and 107 negative rows" in printed
-    assert re.search(r"On the 171\s+labeled rows the accuracy is \d+\.\d%", printed)
+    assert re.search(r"On the 171\s+labeled rows, the accuracy is \d+\.\d%", printed)
     record = json.loads((folder / "record.json").read_text())
     low, high = record["estimate"]["accuracy"]["interval"]
     assert 0.5 < low < high <= 1
@@ -132,9 +132,9 @@ def record(value, interval, truth, **others):
 @pytest.mark.parametrize(
     ("value", "interval", "truth", "words"),
     [
-        (0.9, [0.85, 0.95], 0.87, "best estimate is 90.0%. On the 1,000 labeled rows the accuracy is 87.0%: inside"),
-        (0.9, [0.89, 0.91], 0.95, "best estimate is 90.0%. On the 1,000 labeled rows the accuracy is 95.0%: outside"),
-        (1.02, [0.92, 1.0], 0.95, "best estimate is 100.0%. On the 1,000 labeled rows the accuracy is 95.0%: inside"),
+        (0.9, [0.85, 0.95], 0.87, "is 90.0%. On the 1,000 labeled rows, the accuracy is 87.0%, which is inside"),
+        (0.9, [0.89, 0.91], 0.95, "is 90.0%. On the 1,000 labeled rows, the accuracy is 95.0%, which is outside"),
+        (1.02, [0.92, 1.0], 0.95, "is 100.0%. On the 1,000 labeled rows, the accuracy is 95.0%, which is inside"),
     ],
 )
 def test_verdict_compares_with_the_interval_and_clips_the_estimate(example, value, interval, truth, words):

@@ -1,6 +1,7 @@
 """Measured numbers on the pages equal the stored records they come from."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ def filler():
 
 def test_every_marked_value_equals_its_record(filler):
     assert [line for page in filler.find_pages() for line in filler.differences(page)] == []
+
+
+def test_no_value_in_a_sentence_begins_a_line(filler):
+    """Markdown ends the paragraph at a line that begins with a comment."""
+    marker = re.compile(r"^ *<!-- fact: \S+ -->[^\n]", re.MULTILINE)
+    texts = {page: page.read_text(encoding="utf-8") for page in filler.find_pages()}
+    assert [f"{page}: {each[0]}" for page, text in texts.items() for each in marker.finditer(text)] == []
 
 
 def test_finds_a_changed_value(filler, tmp_path, monkeypatch):

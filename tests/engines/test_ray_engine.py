@@ -194,7 +194,7 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
     code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--out", "more")
     assert code == 2
-    assert "--keep-columns works with models of uulearn fit" in err
+    assert "--keep-columns needs a model of uulearn fit" in err
 
 
 def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_path):
@@ -207,12 +207,12 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
         return err
 
     on_ray = ("--engine", "ray", "--out")
-    assert "neither a Parquet file nor a folder of Parquet files" in refused("a.csv", *on_ray, tmp_path / "x")
+    assert "--engine ray needs a Parquet file or a folder of Parquet files" in refused("a.csv", *on_ray, tmp_path / "x")
     assert "pass a new folder as --out" in refused("rows", "--engine", "ray")
     assert "already exists; pass a new folder" in refused("rows", *on_ray, "model")
-    assert "would be read as rows the next time" in refused("rows", *on_ray, "rows/scored")
-    assert "would be read as rows the next time" in refused("rows", "--out", "rows/scored.parquet")  # also without Ray
-    assert "not --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
+    assert "would be read as input next time" in refused("rows", *on_ray, "rows/scored")
+    assert "would be read as input next time" in refused("rows", "--out", "rows/scored.parquet")  # also without Ray
+    assert "got --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
     assert "--workers 2 needs --engine ray" in refused("rows", "--workers", "2")
     assert "must be local or ray, got 'spark'" in refused("rows", "--engine", "spark")
     assert "target_prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
@@ -427,7 +427,7 @@ def test_only_temporary_errors_are_retried(cluster, monkeypatch, tmp_path):
 def test_rejects_impossible_fits(uulearn, tables, monkeypatch):
     monkeypatch.chdir(tables)
     fit = (*FIT, "--out", "never", "--engine", "ray")
-    assert "needs --workers, the number of processes" in uulearn(*fit)[2]
+    assert "needs --workers, the number of training processes" in uulearn(*fit)[2]
     assert "3 workers need 3 cores, but the Ray cluster has 2" in uulearn(*fit, "--workers", 3)[2]
     assert "2 workers need 2 cores and 2 GPUs, but the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
     assert not (tables / "never").exists()
@@ -470,7 +470,7 @@ def test_missing_ray_is_reported_with_the_install_command(monkeypatch):
 
 def test_validates_addresses_and_options(monkeypatch):
     assert uses_ray("ray", "auto", 3)
-    with pytest.raises(ValueError, match="--address auto needs --engine ray; add it, or remove --address"):
+    with pytest.raises(ValueError, match="--address auto needs --engine ray; add --engine ray, or remove --address"):
         uses_ray("local", "auto", None)
     with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'ray://head'"):
         full_address("ray://head")
@@ -478,7 +478,7 @@ def test_validates_addresses_and_options(monkeypatch):
     with socket.socket() as bound:  # but not listening
         bound.bind(("127.0.0.1", 0))
         unused = f"127.0.0.1:{bound.getsockname()[1]}"
-        with pytest.raises(ValueError, match=f"there is no Ray cluster at {unused}, .* start one with ray start"):
+        with pytest.raises(ValueError, match=f"cannot connect to a Ray cluster at {unused}; start one with ray start"):
             ray_cluster(unused).__enter__()
     with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'head:port'"):
         ray_cluster("head:port").__enter__()

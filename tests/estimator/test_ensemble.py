@@ -53,7 +53,7 @@ def test_folds_depend_only_on_seed_and_reject_too_few_rows():
     one, again, other = (assign_folds(data, 4, seed) for seed in (0, 0, 1))
     assert all((a == b).all() for a, b in zip(one, again, strict=True))
     assert (one[0] != other[0]).any()
-    with pytest.raises(ValueError, match="31 folds need at least 31 rows of each set, but one has 30"):
+    with pytest.raises(ValueError, match="31 folds need at least 31 rows of each set, but one set has 30"):
         assign_folds(data, 31, 0)
     with pytest.raises(ValueError, match="1 folds need at least 2"):
         assign_folds(data, 1, 0)
@@ -121,7 +121,7 @@ def test_ensemble_score_is_mean_of_scaled_scores():
     torch.testing.assert_close(score_rows(ensemble, DenseRows(x)), expected, rtol=1e-4, atol=1e-5)
     half = score_rows(ensemble, DenseRows(x), dtype=torch.bfloat16)
     assert (half - expected).abs().max() < 0.05 * expected.abs().max()
-    with pytest.raises(ValueError, match="one scale per model, got 1 models, 2 scales"):
+    with pytest.raises(ValueError, match="one scale per model, got 1 models and 2 scales"):
         Ensemble(models[:1], [1.0, 1.0])
 
 
@@ -393,9 +393,9 @@ def test_resume_equals_uninterrupted_fit(problem, tmp_path):
 
 def test_rejects_contradictory_parameters(problem):
     X0, X1, X, _ = problem
-    with pytest.raises(ValueError, match="leave out validation_data, or set n_estimators=1"):
+    with pytest.raises(ValueError, match="do not pass validation_data, or set n_estimators=1"):
         several().fit_sets(X0, X1, validation_data=(X[:10], np.arange(10) % 2))
-    with pytest.raises(ValueError, match="5 folds need at least 5 rows of each set, but one has 4"):
+    with pytest.raises(ValueError, match="5 folds need at least 5 rows of each set, but one set has 4"):
         several(n_estimators=5).fit_sets(X0, X1[:4])
     evaluated = several(n_estimators=2, epochs=1).fit_sets(X0, X1).out_of_fold_evaluation_
     assert evaluated == evaluate(*_out_of_fold(X0, X1), (0.8, 0.3), 0.4)

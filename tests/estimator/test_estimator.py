@@ -352,5 +352,5 @@ def test_small_fits_raise_no_warning(gaussians, quick):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_rejects_missing_device(gaussians, quick):
-    with pytest.raises(ValueError, match=r"device='cuda' needs a CUDA device.*use device='auto'"):
+    with pytest.raises(ValueError, match=r"device='cuda' requires a CUDA device.*use device='auto'"):
         UUClassifier(**quick | {"device": "cuda"}).fit(gaussians["X"], gaussians["sets"])

@@ -120,21 +120,21 @@ def test_rejects_bad_sets(sets, text, counts, quick):
     [
         (np.zeros((0, 3)), np.zeros((5, 3)), r"0 sample\(s\)"),
         (np.zeros((5, 3)), np.zeros((1, 3)), "set 1 has only 1 sample"),
-        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\) and X1 of shape \(4,\)"),
+        (np.zeros((5, 3)), np.zeros((5, 4)), r"X0 has rows of shape \(3,\), but X1 has shape \(4,\)"),
         (np.zeros(5), np.zeros((5, 3)), "Expected 2D array"),
         (torch.zeros(5), torch.zeros(5), "Expected 2D array"),
-        (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a model of your own"),
+        (torch.zeros(5, 2, 2), torch.zeros(5, 2, 2), "pass a custom model"),
         (torch.zeros(0, 3), torch.zeros(5, 3), r"0 sample\(s\)"),
         (torch.zeros(5, 0), torch.zeros(5, 0), r"0 feature\(s\)"),
         (torch.zeros(5, 3).to_sparse(), torch.zeros(5, 3), r"sparse tensor.*to_dense"),
         (torch.zeros(5, 3, dtype=torch.complex64), torch.zeros(5, 3), "Complex data not supported"),
-        (np.array([["1", "a"], ["2", "b"]]), np.zeros((5, 2)), "X0 holds text in column 0: '1'.*OneHotEncoder"),
+        (np.array([["1", "a"], ["2", "b"]]), np.zeros((5, 2)), "X0 contains text in column 0: '1'.*OneHotEncoder"),
         (
             pd.DataFrame({"age": [1.0, 2.0], "town": ["Ulm", "Bonn"]}),
             np.zeros((5, 2)),
-            "X0 holds text in column 'town': 'Ulm'.*OneHotEncoder",
+            "X0 contains text in column 'town': 'Ulm'.*OneHotEncoder",
         ),
-        ([[1, "x"], [2, "y"]], np.zeros((5, 2)), "X0 holds text in column 1: 'x'"),
+        ([[1, "x"], [2, "y"]], np.zeros((5, 2)), "X0 contains text in column 1: 'x'"),
         (np.zeros((5, 3)), np.zeros(5), r"got 1D array instead: X1 has shape \(5,\). Reshape"),
     ],
 )
@@ -155,7 +155,7 @@ def test_rejects_wrong_number_of_features(method, kind, counts, quick):
 
 def test_score_rejects_rows_of_one_set(counts, quick):
     classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
-    with pytest.raises(ValueError, match=r"no row of set 1.*accuracy_score"):
+    with pytest.raises(ValueError, match=r"no rows from set 1.*accuracy_score"):
         classifier.score(counts[0][:10], np.zeros(10, int))
 
 
@@ -168,7 +168,7 @@ def test_score_rejects_rows_of_one_set(counts, quick):
         ({"test_data": (np.zeros((4, 2)), [0, 1, 1, 1])}, "test_data has 2 features"),
         ({"validation_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, "sets must be 0 or 1"),
         ({"test_data": (np.zeros((4, 3)), [0, 1, -1, 1])}, r"labels must be 1 and 0, or 1 and -1.*\[-1, 0, 1\]"),
-        ({"validation_data": (np.ones((4, 3)), [1, 1, 1, 1])}, "no row of set 0"),
+        ({"validation_data": (np.ones((4, 3)), [1, 1, 1, 1])}, "no rows from set 0"),
         ({"validation_data": (np.full((4, 3), np.nan), [0, 1, 0, 1])}, "Input validation_data contains NaN"),
     ],
 )
@@ -239,7 +239,7 @@ def test_rejects_streams_if_not_supported(counts, quick):
         ],
         "test_data": [lambda: one.fit(X, sets, test_data=(first, sets))],
     }
-    said = "is a Streamed, a stream of rows, which only UUClassifier.fit_sets accepts, for both sets; pass rows in"
+    said = r"is a stream of rows \(Streamed\), which only UUClassifier.fit_sets accepts, for both sets; pass rows in"
     for name, refused in calls.items():
         for call in refused:
             with pytest.raises(TypeError, match=f"^{name} {said} memory here"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from helpers.manifests import rewrite
 from uulearn import UUClassifier
 from uulearn.data import TwoSets
 from uulearn.data.inputs import read_two_tables
@@ -49,12 +50,7 @@ class SetMembership(Learner):
 
 @dataclass(frozen=True)
 class StoredMembership(SetMembership):
-    """Like `SetMembership`, with saved ensembles: a mean of linear models is a linear model."""
-
-    def combine(self, models, scales):
-        weights = torch.stack([model.weights / scale for model, scale in zip(models, scales, strict=True)]).mean(0)
-        intercept = np.mean([model.intercept / scale for model, scale in zip(models, scales, strict=True)])
-        return LinearModel(weights, float(intercept))
+    """Like `SetMembership`, with models that can be restored."""
 
     def restore(self, state, row_shape):
         return LinearModel(state.tensors["weights"], state.config["intercept"])
@@ -139,6 +135,12 @@ def test_search_and_sensitivity_work_with_another_learner(problem):
     assert not found.batched
 
 
+def test_search_with_another_learner_needs_a_grid(problem):
+    search = UUClassifierCV(UUClassifier((0.3, 0.8), model=SetMembership(), random_state=0))
+    with pytest.raises(ValueError, match=r"param_grid must list the parameters to search.*SetMembership"):
+        search.fit_sets(*problem[:2])
+
+
 def test_model_of_another_learner_is_saved_by_its_state_and_restored_by_the_learner(problem, tmp_path):
     X0, X1, X, _ = problem
     classifier = UUClassifier((0.3, 0.8), model=StoredMembership(), random_state=0).fit_sets(X0, X1)
@@ -148,14 +150,31 @@ def test_model_of_another_learner_is_saved_by_its_state_and_restored_by_the_lear
     loaded = UUClassifier.load(tmp_path, model=StoredMembership())
     np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
     assert loaded.out_of_fold_evaluation_ == classifier.out_of_fold_evaluation_
-    with pytest.raises(ModelFormatError, match="of kind 'set-membership' and the learner of kind 'network'"):
+    with pytest.raises(ModelFormatError, match="of kind 'set-membership', got 'network'"):
         UUClassifier.load(tmp_path, model="linear")
 
 
-def test_model_without_state_cannot_be_saved(problem, tmp_path):
-    classifier = UUClassifier((0.3, 0.8), model=SetMembership(), random_state=0).fit_sets(*problem[:2])
-    with pytest.raises(NotImplementedError, match=r"MeanModel has no state\(\)"):
-        classifier.save(tmp_path)
+@pytest.mark.parametrize("number", [1, 3])
+def test_model_without_state_cannot_be_saved(number, problem, tmp_path, monkeypatch):
+    monkeypatch.delattr(LinearModel, "state")
+    classifier = UUClassifier((0.3, 0.8), model=SetMembership(), n_estimators=number, random_state=0)
+    with pytest.raises(NotImplementedError, match=r"LinearModel has no state\(\)"):
+        classifier.fit_sets(*problem[:2]).save(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scales": [1.0]}, "5 models need one positive scale each"),
+        ({"scales": [0.0] * 5}, "5 models need one positive scale each"),
+        ({"models": []}, "0 models need one positive scale each"),
+    ],
+)
+def test_damaged_ensemble_of_another_learner_is_refused(change, message, problem, tmp_path):
+    UUClassifier((0.3, 0.8), model=StoredMembership(), random_state=0).fit_sets(*problem[:2]).save(tmp_path)
+    rewrite(tmp_path, lambda manifest: manifest["learner"]["config"].update(change))
+    with pytest.raises(ModelFormatError, match=message):
+        UUClassifier.load(tmp_path, model=StoredMembership())
 
 
 def test_network_is_one_learner_among_others(problem):

@@ -122,7 +122,7 @@ def test_load_rejects_invalid_calibration(problem, tmp_path):
     classifier = fitted(problem, epochs=1)
     classifier.scaling_ = PlattScaling(float("nan"), 0.0, 0.5)
     classifier.save(tmp_path / "model")
-    with pytest.raises(ModelFormatError, match="its calibration is not a line"):
+    with pytest.raises(ModelFormatError, match="scaling.slope must be a number, got nan"):
         UUClassifier.load(tmp_path / "model")
 
 
@@ -144,7 +144,7 @@ def test_evaluate_with_and_without_labels(problem):
 def test_calibration_needs_held_out_rows(problem):
     with pytest.raises(ValueError, match="calibrated=True needs held-out rows"):
         plain_classifier((0.8, 0.3), calibrated=True).fit_sets(*problem["sets"])
-    with pytest.raises(ValueError, match="no row of set 1"):
+    with pytest.raises(ValueError, match="no rows from set 1"):
         fitted(problem, epochs=1).calibrate(problem["X"][:5], np.zeros(5))
 
 
@@ -203,7 +203,7 @@ def test_early_stopping_and_ensembles_need_no_priors(problem):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"method": "abs"}, "set_priors=None needs method='biased', got method='abs'"),
+        ({"method": "abs"}, "set_priors=None requires method='biased', got method='abs'"),
         ({"calibrated": True, "validation_fraction": 0.2}, "set_priors is None; set calibrated=False"),
         (
             {"n_estimators": 2, "self_training_rounds": 1},

@@ -191,3 +191,28 @@ def test_sample_is_even_in_tables_larger_than_float32_precision():
 def test_overflowing_loss_does_not_affect_rows_of_the_other_class():
     parts = pn_risk(torch.tensor([-200.0, 3.0]), torch.tensor([0, 1]), 0.5, loss=lambda margin: torch.exp(-margin))
     assert parts.total.isfinite()
+
+
+def test_plan_of_another_classifier_is_refused(gaussians):
+    plan = make_classifier((0.8, 0.2), model="linear", epochs=1).plan_sets(gaussians["X0"], gaussians["X1"])
+    other = make_classifier((0.1, 0.9), model="linear", epochs=1)
+    with pytest.raises(ValueError, match=r"the plan has set_priors=\(0.8, 0.2\), but this classifier has \(0.1, 0.9\)"):
+        other.fit_plan(plan)
+
+
+def test_classifier_with_a_random_generator_is_saved_with_its_seed(gaussians, tmp_path):
+    clf = make_classifier((0.8, 0.2), model="linear", epochs=1, random_state=np.random.RandomState(3))
+    clf.fit_sets(gaussians["X0"], gaussians["X1"]).save(tmp_path)
+    assert UUClassifier.load(tmp_path).random_state == clf.seed_
+
+
+def test_options_of_a_training_that_is_no_options_object_are_refused():
+    with pytest.raises(TypeError, match=r"training must be TrainingOptions or None, got \{'ema': 0.9\}"):
+        UUClassifier((0.8, 0.2), training={"ema": 0.9}).set_params(training__ema=0.5)
+
+
+def test_submodel_has_no_evaluation_of_the_ensemble(gaussians):
+    clf = make_classifier((0.8, 0.2), model="linear", epochs=1, n_estimators=2, random_state=0)
+    alone = clf.fit_sets(gaussians["X0"], gaussians["X1"]).submodel(0)
+    assert clf.out_of_fold_scores_.shape == (800,)
+    assert alone.out_of_fold_evaluation_ is alone.out_of_fold_scores_ is None

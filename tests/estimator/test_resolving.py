@@ -517,8 +517,8 @@ def drop(*keys):
         (put("fitted", "resolved_params", "early_stopping", "first"), "early_stopping must be"),
         (put("fitted", "resolved_params", "calibrated", 1), "calibrated must be"),
         (put("fitted", "resolved_params", "loss", "zero_one"), "evaluation only"),
-        (put("fitted", "resolved_params", "loss", {"code": "os.system"}), "not a model that can be loaded"),
-        (drop("fitted", "resolved_params"), "not a model that can be loaded"),
+        (put("fitted", "resolved_params", "loss", {"code": "os.system"}), "cannot be loaded"),
+        (drop("fitted", "resolved_params"), "cannot be loaded"),
         (put("parameters", "n_estimators", "several"), "n_estimators must be"),
     ],
 )
@@ -557,12 +557,12 @@ def test_sensitivity_trains_one_model_to_the_last_epoch():
     [
         ((4999, 9000), None, {}, FIVE | {"patience": 80}),
         ((5000, 9000), None, {}, FIVE | {"patience": 80}),
-        ((300, 300), "convolved", {}, KEPT),
+        ((300, 300), "convolved", {"calibrated": True}, KEPT),  # as `uulearn fit` asks for
         ((300, 300), "flat", {"model": "linear"}, FIVE),
         (
             (300, 300),
             None,
-            {"n_estimators": 1, "early_stopping": False},
+            {"n_estimators": 1, "early_stopping": False, "calibrated": True},
             KEPT | {"early_stopping": False, "patience": None},
         ),
         ((300, 300), None, {"n_estimators": "auto", "calibrated": False}, FIVE | {"calibrated": False}),

@@ -536,7 +536,7 @@ def test_self_training_gains_if_set_membership_is_noisy(hard):
         "used" if done.better else "no better" for done in (second, third)
     ]
     assert (
-        "then self-trained; accuracy of such models of half of the rows, on the other half, estimated"
+        "then self-trained; accuracy of models trained on half of the rows, on the other half, estimated"
         in self_trained.summary()
     )
 
@@ -686,6 +686,6 @@ def test_rounds_need_several_models_and_enough_rows(easy):
     ):
         self_training_classifier(n_estimators=1).fit_sets(*easy[:2])
     X0, X1 = easy[:2]
-    with pytest.raises(ValueError, match="which needs 10 rows per set, and one has 9; use fewer models"):
+    with pytest.raises(ValueError, match="which needs 10 rows per set, but one set has 9; use fewer models"):
         self_training_classifier(n_estimators=5).fit_sets(X0[:9], X1)
     self_training_classifier(**SHORT | {"n_estimators": 5, "epochs": 1}).fit_sets(X0[:10], X1)

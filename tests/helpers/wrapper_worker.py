@@ -1,9 +1,7 @@
 """One of two processes that train through a wrapper, started by `test_wrappers`. Usage: wrapper_worker.py OUT CASE …"""
 
 import contextlib
-import doctest
 import os
-import re
 import sys
 import warnings
 from datetime import timedelta
@@ -17,11 +15,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+from helpers.pages import python_in
 from uulearn import UURisk
 from uulearn.models.normalization import synchronized
 from uulearn.risk import accumulate
 
-TUTORIALS = Path(__file__).resolve().parents[2] / "docs" / "tutorials"
 SETTINGS = ((0.6, 0.4), 0.5, "sigmoid", "abs")
 CLOSE = ((0.55, 0.45), 0.5)
 STEPS, ROWS, LR = 4, 30, 0.5
@@ -198,13 +196,13 @@ def accelerated_in_parts(accelerator, *batch):
 
 
 def accelerate_page():
-    """The tutorial from top to bottom."""
+    """The section of the documentation from top to bottom."""
     from accelerate.state import AcceleratorState
 
     AcceleratorState._reset_state()
     page = {}
-    for example in doctest.DocTestParser().get_examples((TUTORIALS / "accelerate.md").read_text(encoding="utf-8")):
-        exec(compile(example.source, "accelerate.md", "exec"), page)
+    for block in python_in("distributed.md", "Example data", "Accelerate"):
+        exec(compile(block, "distributed.md", "exec"), page)
     model = page["accelerator"].unwrap_model(page["model"])
     return {"losses": torch.stack([page["loss"].detach(), page["parts"].objective]), "weights": flat(model)}
 
@@ -213,12 +211,11 @@ def accelerate_page():
 
 
 def lightning_page():
-    """The classes of the tutorial."""
+    """The classes of the documentation."""
     page = {}
-    text = (TUTORIALS / "lightning.md").read_text(encoding="utf-8")
-    for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for block in python_in("distributed.md", "Lightning"):
         if "class " in block:
-            exec(compile(block, "lightning.md", "exec"), page)
+            exec(compile(block, "distributed.md", "exec"), page)
     return page
 
 

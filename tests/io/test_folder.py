@@ -76,7 +76,7 @@ def test_rejects_delta_table(frame, tmp_path, deeper):
 def test_rejects_files_with_different_columns(frame, tmp_path):
     folder = write(tmp_path / "rows", frame)
     frame.rename(columns={"x": "y"}).to_parquet(folder / "zz.parquet")
-    with pytest.raises(TableError, match=r"zz\.parquet and .* differ in the columns 'x', 'y'; write the same columns"):
+    with pytest.raises(TableError, match=r"zz\.parquet and .* differ in the columns 'x', 'y'; use the same columns"):
         read_table(folder)
 
 
@@ -106,7 +106,7 @@ def test_fit_and_predict_take_folders(tmp_path):
         refused = CliRunner().invoke(
             app, ["predict", str(tmp_path / "model"), folders[0], "--out", f"{folders[0]}/{name}"]
         )
-        assert "would be read as rows the next time; write to another folder" in str(refused.exception)
+        assert "would be read as input next time; write to another folder" in str(refused.exception)
     for name in ("scored.csv", "_scored.parquet"):  # is not read as rows
         scored = CliRunner().invoke(
             app, ["predict", str(tmp_path / "model"), folders[0], "--out", f"{folders[0]}/{name}"]

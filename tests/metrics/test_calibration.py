@@ -191,7 +191,7 @@ def test_calibration_error_by_hand():
             "all scores are 1 and carry no information",
         ),
         (lambda: fit_platt_scaling([1.0, np.inf], [0, 1], (0.8, 0.2), 0.5), "scores must be finite"),
-        (lambda: fit_platt_scaling([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no row of set 1"),
+        (lambda: fit_platt_scaling([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no rows from set 1"),
         (lambda: fit_platt_scaling([1.0, 2.0], [0, 1], (0.8, 0.8), 0.5), "set_priors must differ"),
         (lambda: PlattScaling(1.0, 0.0, 0.5).log_odds(0.0, 1.5), "target_prior must be"),
         (lambda: shift_log_odds(0.0, 1.0, 0.5), "from_prior must lie strictly"),

@@ -248,7 +248,7 @@ def test_printed_evaluation_says_whether_labels_were_used():
     [
         (lambda: uu_accuracy([1.0, 2.0], [0], (0.8, 0.2), 0.5), "one value per row, got 2 and 1"),
         (lambda: uu_accuracy([1.0, 2.0], [0, 2], (0.8, 0.2), 0.5), "sets must be 0 or 1.*got 2"),
-        (lambda: uu_accuracy([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no row of set 1"),
+        (lambda: uu_accuracy([1.0, 2.0], [0, 0], (0.8, 0.2), 0.5), "no rows from set 1"),
         (lambda: uu_accuracy([1.0, float("nan")], [0, 1], (0.8, 0.2), 0.5), "nan in row 1"),
         (lambda: uu_accuracy([[1.0, 2.0]], [0, 1], (0.8, 0.2), 0.5), r"shape \(1, 2\)"),
         (lambda: uu_accuracy(["a", "b"], [0, 1], (0.8, 0.2), 0.5), "scores must be numbers"),

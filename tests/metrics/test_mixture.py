@@ -56,7 +56,7 @@ def test_mixture_check_gives_the_rates_of_the_classes():
         ([1.0], [0, 1], (0.8, 0.2), "one value per row"),
         ([1.0, 2.0], [0, 2], (0.8, 0.2), "sets must be 0 or 1"),
         ([1.0, np.nan], [0, 1], (0.8, 0.2), "nan in row 1"),
-        ([1.0, 2.0], [0, 0], (0.8, 0.2), "no row of set 1"),
+        ([1.0, 2.0], [0, 0], (0.8, 0.2), "no rows from set 1"),
         ([1.0, 2.0], [0, 1], (0.8, 0.8), "must differ"),
     ],
 )

@@ -106,7 +106,10 @@ def test_mixture_proportions_equal_minima_of_density_ratios():
         ),
         (lambda: from_noise_rates(0.1, 0.1), "pass exactly one of class_prior and marked_fraction"),
         (lambda: from_noise_rates(0.1, 0.1, class_prior=0.5, marked_fraction=0.5), "pass exactly one of"),
-        (lambda: from_noise_rates(0.2, 0.1, marked_fraction=0.05), r"0\.05 is impossible .* allow 0\.1 to 0\.8"),
+        (
+            lambda: from_noise_rates(0.2, 0.1, marked_fraction=0.05),
+            r"0\.05 is impossible .* allow values from 0\.1 to 0\.8",
+        ),
         (lambda: from_noise_rates(0.2, 0.1, marked_fraction=0.9), "is impossible"),
         (lambda: from_noise_rates(1.2, 0.1, class_prior=0.5), r"rho_plus must lie in \[0, 1\], got 1\.2"),
         (lambda: from_noise_rates(0.2, -0.1, class_prior=0.5), r"rho_minus must lie in \[0, 1\], got -0\.1"),

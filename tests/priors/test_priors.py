@@ -221,14 +221,14 @@ def test_overlapping_classes_warn_with_bounds_and_advice():
 
 def test_wide_intervals_warn():
     rng = np.random.default_rng(8)
-    with pytest.warns(UnidentifiedPriorsWarning, match=r"interval for set [01] spans \d\d points"):
+    with pytest.warns(UnidentifiedPriorsWarning, match=r"interval for set [01] is \d\d points wide"):
         estimate_set_priors_from_scores(draw(rng, 700, 0.6, 6.0), draw(rng, 700, 0.35, 6.0), random_state=0)
 
 
 def test_rejects_reversed_scores():
     rng = np.random.default_rng(9)
     scores = draw(rng, 1500, 0.2), draw(rng, 1500, 0.8)
-    with pytest.raises(ValueError, match=r"lower in set 0, named as .*negated scores, or higher_prior_set=1"):
+    with pytest.raises(ValueError, match=r"lower in set 0, given as .*negated scores, or higher_prior_set=1"):
         estimate_set_priors_from_scores(*scores)
     assert estimate_set_priors_from_scores(*scores, higher_prior_set=1, random_state=0).set_priors[1] > 0.5
 
@@ -344,7 +344,7 @@ class WrongShape(LogisticRegression):
         ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be at least 2 and at most .* got 1"),
         ((np.eye(9), np.eye(9)), {"scorer": "forest"}, TypeError, "scorer must be a classifier .* got 'forest'"),
         ((np.eye(9), 2 + np.eye(9)), {"scorer": WrongShape()}, ValueError, r"got shape \(4, 2\) for 4 rows"),
-        ((np.eye(9), np.ones((7, 9))), {}, ValueError, "all rows of one set are copies"),
+        ((np.eye(9), np.ones((7, 9))), {}, ValueError, "all rows of one set are identical"),
     ],
 )
 def test_rejects_bad_rows(arguments, options, error, text):
@@ -373,12 +373,12 @@ def test_interval_equals_clopper_pearson_from_beta_quantiles(counts, confidence)
 def test_finite_interval_contains_the_fractions_that_no_tail_excludes(size_and_rows, data):
     """The reference checks every possible number of positives."""
     size, labeled = size_and_rows
-    positives = data.draw(st.integers(0, labeled))
+    positives, tail = data.draw(st.integers(0, labeled)), (1 - 0.95) / 2
     possible = [
         total
         for total in range(positives, size - labeled + positives + 1)
-        if stats.hypergeom.sf(positives - 1, size, total, labeled) > 0.025
-        and stats.hypergeom.cdf(positives, size, total, labeled) > 0.025
+        if stats.hypergeom.sf(positives - 1, size, total, labeled) > tail
+        and stats.hypergeom.cdf(positives, size, total, labeled) > tail
     ]
     expected = min(possible) / size, max(possible) / size
     assert hypergeometric_interval(positives, labeled, size) == pytest.approx(expected)
@@ -495,8 +495,8 @@ def test_target_prior_with_similar_sets_warns():
     ("arguments", "text"),
     [
         ((GOOD[:19], GOOD, GOOD, (0.8, 0.2)), "scores_target has 19 rows; pass at least 20"),
-        ((GOOD, GOOD, GOOD, (0.8, 0.2)), "the same mean rank"),
-        ((GOOD, np.ones(30), np.ones(30), (0.8, 0.2)), "the same mean rank"),
+        ((GOOD, GOOD, GOOD, (0.8, 0.2)), "equal mean ranks"),
+        ((GOOD, np.ones(30), np.ones(30), (0.8, 0.2)), "equal mean ranks"),
         ((GOOD, GOOD, np.append(GOOD, math.inf), (0.8, 0.2)), "scores1 must be finite .* got inf"),
         ((GOOD, GOOD, GOOD, (0.8, 0.8)), "set_priors must differ"),
     ],

@@ -79,7 +79,7 @@ def test_labels_are_mentioned_if_used(facts, history):
     monitored = History(history.epochs, "done", labels_used=True)
     text = words(section(checked(render_report(labeled, monitored)), "accuracy"))
     assert "No label was used" not in text
-    assert "Labels were used: the accuracy was counted on 80 + 80 labeled rows." in text
+    assert "Labels were used: the accuracy was computed from 80 + 80 labeled rows." in text
     assert "Labels were passed to monitor the training; training did not use them." in text
 
 
@@ -155,13 +155,14 @@ def test_data_section(page, facts):
     for which, row, start in ((0, first, ["clinic_a.csv", "255", "80%"]), (1, second, ["clinic_b.csv", "260", "20%"])):
         assert row == [*start, *(str(counts[which]) for counts in (use.training, use.early_stopping, use.evaluation))]
     text, (low, high) = words(part), facts.set_auc.interval
-    assert f"scores higher in {facts.set_auc.value:.1%} of the pairs (95% interval {low:.1%} to {high:.1%})" in text
+    assert f"in {facts.set_auc.value:.1%} of all pairs of one row from each set" in text
+    assert f"has the higher score (95% interval {low:.1%} to {high:.1%})" in text
     assert "a perfect classifier would reach 80.0%" in text
     assert "31 columns, 30 used (number: 30); the model gets 30 features per row." in text
     assert "patient: every row has its own value." in text
     assert part.all("table")[1].rows()[2] == ["mean radius", "number", "yes", "1.0%", "0.0%"]
     assert len(part.all("table")[1].rows()) == 32
-    assert "The evaluation rows were used for nothing else" in text
+    assert "The evaluation rows were used only to estimate" in text
 
 
 def test_out_of_fold_evaluation_is_explained(facts, history):
@@ -169,12 +170,13 @@ def test_out_of_fold_evaluation_is_explained(facts, history):
     assert "each scored by a model that was not trained on it" in words(section(root, "accuracy"))
     text = words(section(root, "data"))
     assert "every row is evaluated by a model that was not trained on it. Early stopping used the same rows" in text
-    assert "used for nothing else" not in text
+    assert "used only to estimate" not in text
     assert "from other rows" not in words(section(root, "training"))
 
 
 @pytest.mark.parametrize(
-    ("interval", "expected"), [((0.81, 0.9), "(distribution shift)"), ((0.45, 0.6), "the sets may be identical")]
+    ("interval", "expected"),
+    [((0.81, 0.9), "(distribution shift)"), ((0.45, 0.6), "may have the same distribution")],
 )
 def test_separation_of_the_sets_is_compared_with_the_priors(facts, history, page, interval, expected):
     changed = replace(facts, set_auc=Estimate(sum(interval) / 2, 0.02, interval))
@@ -192,9 +194,9 @@ def test_long_lists_of_unused_columns_are_cut(facts, history):
 def test_training_section(page, history):
     text = words(section(page, "training"))
     negative = sum(record["unbiased"] < 0 for record in history)
-    assert "Training ran for 30 epochs and stopped: all 30 epochs done. The best epoch is 18" in text
+    assert "Training ran for 30 epochs and stopped: all 30 epochs done. The best epoch, with the" in text
     first = history.first_negative_epoch
-    assert f"the risk went below zero in epoch {first} and was negative in {negative} of 30 epochs" in text
+    assert f"the risk was first negative in epoch {first} and was negative in {negative} of 30 epochs" in text
     assert "The best epoch, 18, is after that." in text
 
 
@@ -220,7 +222,7 @@ def test_risk_that_is_never_negative(facts):
     history = History([record(1, 0.3, 0.2), record(2, -0.1, 0.3)], "all 2 epochs done")
     root = checked(render_report(facts, history))
     text = words(section(root, "training"))
-    assert "the risk never went below zero. One of its terms did: the positive term in 1 epoch." in text
+    assert "the risk was never negative. One of its terms was negative: the positive term in 1 epoch." in text
     assert "The model has the weights of the last epoch." in text
     assert "No rows were held out during training" in text
     assert not root.all("figure", id="figure-accuracy")

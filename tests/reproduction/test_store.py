@@ -218,7 +218,7 @@ def test_damaged_record_is_reported_with_the_fix(store, content):
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.write_bytes(content)
     for attempt in (store.records, store.pack, lambda: store.get(configuration())):
-        with pytest.raises(ValueError, match=rf"{path.name} is damaged .*: delete it and run again\.$") as caught:
+        with pytest.raises(ValueError, match=rf"{path.name} is damaged .*; delete it and run again\.$") as caught:
             attempt()
         assert "\n" not in str(caught.value)
     path.unlink()
@@ -230,7 +230,7 @@ def test_damaged_archive_is_reported_with_the_fix(store, damage):
     store.add(record())
     (path,) = store.pack("g")
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=rf"{path.name} is damaged .*: delete it and run again\.$"):
+    with pytest.raises(ValueError, match=rf"{path.name} is damaged .*; delete it and run again\.$"):
         len(store)
 
 
@@ -238,7 +238,7 @@ def test_record_under_a_wrong_name_is_reported(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.rename(path.with_name(f"{key(configuration(1))}.json"))
-    with pytest.raises(ValueError, match="another configuration"):
+    with pytest.raises(ValueError, match="does not match its configuration"):
         store.records()
 
 
@@ -247,7 +247,7 @@ def test_rejects_newer_formats(store):
     path = store.folder / "runs" / f"{key(configuration())}.json"
     path.write_text(json.dumps({"format": RECORD_FORMAT + 1, "runs": []}))
     with pytest.raises(
-        ValueError, match=rf"has format {RECORD_FORMAT + 1}, this version reads up to {RECORD_FORMAT}: upgrade"
+        ValueError, match=rf"has format {RECORD_FORMAT + 1}, but this version reads up to {RECORD_FORMAT}; upgrade"
     ):
         store.records()
     with pytest.raises(ValueError, match="cannot be stored"):

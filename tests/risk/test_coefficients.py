@@ -77,5 +77,5 @@ def test_estimation_cost_bounds_simulated_standard_error():
 
 
 def test_close_priors_warn_with_coefficients_and_precision():
-    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04, .* reach 6\.5.*like 32 labeled rows"):
+    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04, .* reach 6\.5.*equivalent to 32 labeled rows"):
         UURisk((0.52, 0.48), 0.5)

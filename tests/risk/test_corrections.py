@@ -40,15 +40,15 @@ def negative_part(f):
 @pytest.mark.parametrize(
     ("f", "text"),
     [
-        (lambda x: x, r"not non-negative: f\(-1\) = -1"),
-        (negative_part(lambda x: 0.1 * x), r"not non-negative: f\(-1\) = -0\.1"),
+        (lambda x: x, r"must be non-negative, but f\(-1\) = -1"),
+        (negative_part(lambda x: 0.1 * x), r"must be non-negative, but f\(-1\) = -0\.1"),
         (torch.square, r"not the identity on x ≥ 0: f\(0\.98"),
         (torch.exp, "not the identity on x ≥ 0"),
         (negative_part(torch.ones_like), "not Lipschitz: slope above 1e\\+06 near x = 0"),
         (negative_part(torch.square), "not Lipschitz"),
         (lambda x: torch.where(x < -1, torch.ones_like(x), x.clamp(min=0)), "not Lipschitz.*near x = -1;"),
         (negative_part(lambda x: x.abs().sqrt()), "not Lipschitz"),
-        (lambda x: x * float("nan"), "not non-negative"),
+        (lambda x: x * float("nan"), "must be non-negative"),
         (lambda x: x.abs().sum(), "same shape"),
         (3, "function of a tensor"),
     ],

@@ -151,7 +151,7 @@ def test_splitter_rejects_bad_input():
     X = np.arange(10.0)[:, None]
     with pytest.raises(ValueError, match=r"call split\(X, sets\)"):
         next(SetKFold(2).split(X))
-    with pytest.raises(ValueError, match="3 folds need at least 3 rows of each set, and one set has 2"):
+    with pytest.raises(ValueError, match="3 folds need at least 3 rows of each set, but one set has 2"):
         next(SetKFold(3).split(X, np.repeat([0, 1], [8, 2])))
     with pytest.raises(ValueError, match="too many rows must share a fold"):
         list(SetKFold(2, random_state=0).split(X, np.repeat([0, 1], 5), groups=np.repeat([0, 1], 5)))

@@ -419,7 +419,7 @@ def test_auto_is_resolved_for_every_setting(data):
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
-        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope is only used by method 'leaky_relu'"),
+        ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope is used only by method 'leaky_relu'"),
         ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
         ({"batch_size": [0]}, "batch_size must be an integer of at least 2, rows of both sets together, got 0"),
     ],
@@ -432,7 +432,7 @@ def test_rejects_bad_grid_before_training(data, grid, message, monkeypatch):
 
 
 def test_search_rejects_missing_priors():
-    with pytest.raises(ValueError, match="a search compares accuracies, which need set_priors; got None"):
+    with pytest.raises(ValueError, match="a search compares accuracies, which need class priors"):
         UUClassifierCV(UUClassifier(None, method="biased")).fit_sets(np.zeros((5, 2)), np.ones((5, 2)))
 
 

@@ -192,7 +192,7 @@ def test_rejects_damaged_file_by_name(data, tmp_path):
     content = damaged.read_bytes()
     for wrong in (b"", content[:100], content.replace(b'[\\"format\\", 2]', b'[\\"format\\", 9]')):
         damaged.write_bytes(wrong)
-        with pytest.raises(CheckpointError, match=rf"{damaged.name} .* Delete it to train that model again\.$"):
+        with pytest.raises(CheckpointError, match=rf"{damaged.name} .* Delete the file to train this model again\.$"):
             search.fit_sets(*data)
     damaged.unlink()
     assert search.fit_sets(*data).best_params_ == {"lr": 0.02}
@@ -209,7 +209,7 @@ def test_searches_can_share_a_store(tmp_path):
 
 def test_rejects_invalid_store(data, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="store must be a folder, and .*file is a file"):
+    with pytest.raises(ValueError, match="store must be a folder, but .*file is a file"):
         UUClassifierCV(base(), GRID, store=tmp_path / "file").fit_sets(*data)
     with pytest.raises(CheckpointError, match=r"cannot be written \(.*\); choose another store"):
         UUClassifierCV(base(), GRID, store=tmp_path / "file" / "below").fit_sets(*data)

@@ -307,7 +307,7 @@ def test_rejects_bad_errors(bad, data):
 def test_rejects_other_bad_input(data):
     X, sets, y = data
     for bad in ((), [0.1, 0.1]):
-        with pytest.raises(ValueError, match="errors must be one number or more, each once"):
+        with pytest.raises(ValueError, match="errors must be one or more different numbers"):
             prior_sensitivity(linear(), X, sets, errors=bad)
     with pytest.raises(ValueError, match="got 'much'"):
         check_errors("much")
@@ -548,7 +548,7 @@ def test_conclusion_names_most_important_prior():
     assert (
         made(true=True, gain_error=0.005).conclusion == shown + "the true accuracy changes most by −0.030, at π − 0.1."
     )
-    assert made(true=True, gain_error=0.02).conclusion == shown + "the true accuracy does not move beyond noise."
+    assert made(true=True, gain_error=0.02).conclusion == shown + "the true accuracy does not change significantly."
     only = made()
     only = Sensitivity(only.rows[:3], (), only.held_out_sizes, 0, None, True, 0)
     assert only.conclusion.startswith("an error in θ moves the accuracy shown most, by up to 0.070; the accuracy if")

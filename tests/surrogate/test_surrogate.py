@@ -469,7 +469,7 @@ def test_rejects_bad_parameters(parameters, error, text):
         (SETS + 1, "from 0 to 2, one for each of the 3 set_priors, got 3"),
         (SETS - 1, "got -1; number the sets from 0"),
         (np.where(SETS == 0, "a", "b"), "got 'a'"),
-        (np.where(SETS == 2, 1, SETS), r"set 2 is empty.*pass rows of it, or drop its prior"),
+        (np.where(SETS == 2, 1, SETS), r"set 2 is empty.*pass rows of this set, or remove its prior"),
         (np.where(SETS == 2, np.nan, SETS), "NaN"),
         (SETS / 4, "Unknown label type"),
     ],

@@ -386,4 +386,4 @@ def test_rejects_missing_and_extra_arrays(saved, fitted):
 def test_rejects_changed_text_hashing(saved):
     directions = load_arrays(saved)["text.0.directions"]
     message = refused(changed(saved, **{"text.0.directions": np.ascontiguousarray(directions[::-1])}))
-    assert message.startswith("column 'remark' does not give the features it had when the model was saved")
+    assert message.startswith("column 'remark' has different features than when the model was saved")

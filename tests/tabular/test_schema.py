@@ -283,7 +283,7 @@ def test_rejects_columns_that_differ_between_the_files(first, second, parts):
 
 
 def test_error_names_all_columns_that_differ():
-    assert "; the same goes for 'y' and 'z'." in refusal(
+    assert "; the same applies to 'y' and 'z'." in refusal(
         {"x": ["1"], "y": ["1"], "z": ["2024-01-01"]}, {"x": ["a"], "y": ["b"], "z": ["c"]}
     )
 
@@ -504,7 +504,7 @@ def test_rejects_files_without_rows():
 
 
 def test_rejects_table_without_information():
-    assert refusal({"a": [1, 1]}, {"a": [1]}).startswith("no column is left to learn from: Column 'a' is dropped")
+    assert refusal({"a": [1, 1]}, {"a": [1]}).startswith("no column is left for training: Column 'a' is dropped")
 
 
 @pytest.mark.parametrize(("cell", "name"), [([1], "a list"), ({"a": 1}, "an object"), (datetime.time(1), "a time")])
@@ -706,14 +706,14 @@ GOOD = SCHEMA.to_dict()
     [
         (lambda data: [], "a schema must be an object, got list"),
         (lambda data: data | {"format_version": 2}, "format_version is 2"),
-        (lambda data: data | {"extra": 1}, "a schema may not have 'extra'"),
+        (lambda data: data | {"extra": 1}, "a schema must not have 'extra'"),
         (lambda data: {key: value for key, value in data.items() if key != "ids"}, "a schema must have ids"),
         (lambda data: data | {"columns": {}}, "columns must be a list"),
-        (lambda data: data | {"columns": []}, "must have a column"),
+        (lambda data: data | {"columns": []}, "must have at least one column"),
         (lambda data: data | {"columns": [1]}, "a column must be an object, got int"),
         (lambda data: data | {"columns": [{"name": "x"}]}, "a column must have kind"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "image"}]}, "has kind 'image'"),
-        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "code": "x"}]}, "may not have 'code'"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "code": "x"}]}, "must not have 'code'"),
         (lambda data: data | {"columns": [{"name": 3, "kind": "number"}]}, "must have a name, got 3"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "number", "missing": 1}]}, "missing of column 'x'"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "category"}]}, "needs values"),
@@ -721,9 +721,9 @@ GOOD = SCHEMA.to_dict()
         (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": "ab"}]}, "must be a list"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [1]}]}, "must be words"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": ["a", "a"]}]}, "repeat"),
-        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [OTHER]}]}, "may not contain"),
-        (lambda data: data | {"columns": data["columns"] * 2}, "is named twice"),
-        (lambda data: data | {"ids": ["n"]}, "'n'. is named twice"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [OTHER]}]}, "must not contain"),
+        (lambda data: data | {"columns": data["columns"] * 2}, "occurs twice"),
+        (lambda data: data | {"ids": ["n"]}, "'n'. occurs twice"),
         (lambda data: data | {"ids": [1]}, "ids must be names"),
         (lambda data: data | {"left_out": {"x": 1}}, "left_out must map"),
     ],

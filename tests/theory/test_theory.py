@@ -245,7 +245,7 @@ def test_corollary_by_hand():
 
 def test_theorem_4_rejects_bad_constants():
     keywords = {"alpha": 0.1, "beta": 0.1, "loss_bound": 1.0}
-    with pytest.raises(ValueError, match="loss_lipschitz.*got inf; the zero-one loss has none"):
+    with pytest.raises(ValueError, match="loss_lipschitz.*got inf; the zero-one loss has no Lipschitz constant"):
         estimation_error_bound(*SETTING, rademacher=(0.1, 0.1), loss_lipschitz=math.inf, **keywords)
     with pytest.raises(ValueError, match=r"rademacher must be two numbers.*got \(0.1,\)"):
         estimation_error_bound(*SETTING, rademacher=(0.1,), loss_lipschitz=1.0, **keywords)
@@ -379,23 +379,23 @@ def test_accepts_a_fitted_classifier(gaussians, quick):
 @pytest.mark.parametrize(
     ("model", "text"),
     [
-        (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)), "covers fully connected networks.*got Tanh()"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)), "requires a fully connected network.*got Tanh()"),
         (nn.Sequential(nn.Linear(2, 2), nn.LeakyReLU(2.0), nn.Linear(2, 1)), r"got LeakyReLU\(negative_slope=2.0\)"),
         (nn.Sequential(nn.Conv1d(1, 1, 1)), "got Conv1d"),
         (nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 1)), "got LayerNorm"),
         (ResNet32((3, 8, 8)), "got ResNet32; use estimation_error_bound"),
         (
             nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)),
-            "can be folded only into a linear layer directly before it",
+            "must have running statistics and directly follow a linear layer",
         ),
         (nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.BatchNorm1d(2), nn.Linear(2, 1)), r"after ReLU\(\)"),
         (
             nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, track_running_stats=False), nn.Linear(2, 1)),
-            "only if it has running statistics",
+            "must have running statistics",
         ),
-        (nn.Linear(2, 2), "end in a linear layer with one output, got one that ends in Linear"),
-        (nn.Sequential(nn.Linear(2, 1), nn.ReLU()), r"got one that ends in ReLU\(\)"),
-        (nn.Sequential(), "got one that ends in None"),
+        (nn.Linear(2, 2), "ends in a linear layer with one output, got a network that ends in Linear"),
+        (nn.Sequential(nn.Linear(2, 1), nn.ReLU()), r"got a network that ends in ReLU\(\)"),
+        (nn.Sequential(), "got a network that ends in None"),
     ],
 )
 def test_rejects_networks_outside_the_corollary(model, text):
@@ -545,7 +545,7 @@ def test_rejects_an_ensemble_and_accepts_one_of_its_networks():
     clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, n_estimators=2, epochs=1, random_state=0)
     clf.fit(rng.normal(size=(80, 2)) + sets[:, None], sets)
     with pytest.raises(
-        ValueError, match=r"about one network, and this classifier has 2; .* or fit with n_estimators=1"
+        ValueError, match=r"requires one network, got a classifier with 2; .* or fit with n_estimators=1"
     ):
         network_norms(clf, 1.0)
     assert network_norms(clf.submodel(0).model_.models[0], 1.0) == network_norms(clf.model_.models[0], 1.0)

@@ -229,7 +229,7 @@ def test_fingerprint_detects_a_single_changed_row(tmp_path, gaussians):
 
 def test_rejects_fewer_epochs_than_stored(tmp_path, gaussians):
     fit(tmp_path, gaussians)
-    with pytest.raises(CheckpointError, match="holds 6 finished epochs, more than epochs=2"):
+    with pytest.raises(CheckpointError, match="has 6 finished epochs, more than epochs=2"):
         fit(tmp_path, gaussians, epochs=2)
 
 

@@ -271,7 +271,7 @@ def test_given_validation_rows_are_used(gaussians, quick):
 
 
 def test_rejects_early_stopping_without_validation_rows(gaussians, quick):
-    with pytest.raises(ValueError, match="hold some out"):
+    with pytest.raises(ValueError, match="hold out some rows"):
         best(quick, validation_fraction=0.0).fit(gaussians["X"], gaussians["sets"])
 
 

@@ -129,5 +129,5 @@ def test_description_of_files_includes_rows_transform_and_path(tmp_path):
     kinds += [ParquetSet(one, transform=halved), ParquetSet(one, transform=lambda t: halved(t) * 2)]
     assert len({kind.describe() for kind in kinds}) == len(kinds)
     shuffled(ParquetSet(one), tmp_path / "scratch")
-    with pytest.raises(ValueError, match="holds the rows of another set"):
+    with pytest.raises(ValueError, match="contains the rows of another set"):
         shuffled(ParquetSet(one, transform=halved), tmp_path / "scratch")

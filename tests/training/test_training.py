@@ -270,7 +270,7 @@ def test_custom_optimizers_do_not_need_a_fused_option():
     [
         (lambda optimizer: "cosine", "epoch", "must return a torch learning-rate scheduler, got 'cosine'"),
         (lambda optimizer: None, "epoch", "must return a torch learning-rate scheduler, got None"),
-        (torch.optim.lr_scheduler.ReduceLROnPlateau, "batch", "use scheduler_interval='epoch'"),
+        (torch.optim.lr_scheduler.ReduceLROnPlateau, "batch", "set scheduler_interval='epoch'"),
     ],
 )
 def test_rejects_invalid_schedulers(scheduler, interval, text):

@@ -123,7 +123,7 @@ def test_all_workers_reject_too_few_values_to_normalize(together):
     for each in together:
         assert each["too few"]["said"] == [
             f"batch normalization over workers needs 2 or more values per channel to train, got {n} from all workers "
-            "together; give them more rows, or call model.eval() first."
+            "together; use larger batches, or call model.eval() first."
             for n in (1, 0)
         ]
         for name, value in nn.BatchNorm1d(3).state_dict().items():

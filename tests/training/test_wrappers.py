@@ -97,7 +97,7 @@ def test_rejects_unequal_numbers_of_micro_batches(together):
     for each in together:
         assert each["refused"] == [
             f"workers have between 3 and 5 micro-batches, but {kind} communicates in every forward pass; give each "
-            "worker the same number."
+            "worker the same number of micro-batches."
             for kind in ("FSDPSequential", "FullyShardedDataParallel", "SynchronizedBatchNorm1d")
         ]
 

@@ -31,7 +31,7 @@ Record = dict[str, Any]
 
 
 def facts() -> dict[str, str]:
-    """All facts by name."""
+    """Return all facts by name."""
     stored = json.loads((ROOT / "benchmarks" / "results" / "any_classifier.json").read_text(encoding="utf-8"))
     versions = ", ".join(f"{package} {version}" for package, version in stored["versions"].items())
     two = [run for run in stored["runs"] if len(run["settings"]["set_priors"]) == 2]
@@ -72,24 +72,24 @@ def facts() -> dict[str, str]:
 
 
 def average(runs: list[Record], name: str, key: str) -> float:
-    """Mean over runs."""
+    """Return the mean over runs."""
     return statistics.fmean(run["contenders"][name][key] for run in runs)
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with right-aligned numbers."""
+    """Return a Markdown table with right-aligned numbers."""
     rule = [":--", *("--:" for _ in heads[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def percent(runs: list[Record], name: str) -> str:
-    """Mean and standard deviation of the accuracy over seeds."""
+    """Return the mean and standard deviation of the accuracy over seeds."""
     values = [100 * run["contenders"][name]["accuracy"] for run in runs]
     return f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
 def contender_table(runs: list[Record]) -> str:
-    """Accuracy of each contender by dataset, size and priors."""
+    """Return the accuracy of each contender by dataset, size and priors."""
     cases: dict[tuple[str, int, tuple[float, ...]], list[Record]] = {}
     order = list(dict.fromkeys(run["settings"]["dataset"] for run in runs))
     for run in sorted(runs, key=lambda run: (order.index(run["settings"]["dataset"]), run["settings"]["rows_a_set"])):
@@ -104,7 +104,7 @@ def contender_table(runs: list[Record]) -> str:
 
 
 def calibration_table(halves: list[list[Record]]) -> str:
-    """Means over all data by classifier and calibration."""
+    """Return means over all data by classifier and calibration."""
     lines = []
     for name in halves[0][0]["contenders"]:
         if name in ("labels", "sets for classes"):
@@ -119,7 +119,7 @@ def calibration_table(halves: list[list[Record]]) -> str:
 
 
 def five_table(runs: list[Record]) -> str:
-    """Five sets used as they are, or pooled to two."""
+    """Return the results for five separate sets and for two combined sets."""
     lines = []
     for name in (name for name in runs[0]["contenders"] if name != "labels"):
         cells = [percent([run for run in runs if run["settings"]["dataset"] == data], name) for data in FIVE]
@@ -128,7 +128,7 @@ def five_table(runs: list[Record]) -> str:
 
 
 def tabular() -> tuple[Comparison, Comparison]:
-    """The study of small tables, for the MLP and for the linear model."""
+    """Return the study of small tables for the MLP and for the linear model."""
     stored = records.read([ROOT / "results" / "study" / "tabular.jsonl.gz"])
     found = [compare(stored.fits.values(), model) for model in ("mlp", "linear")]
     mlp, linear = found
@@ -138,18 +138,18 @@ def tabular() -> tuple[Comparison, Comparison]:
 
 
 def names_of(comparison: Comparison) -> list[str]:
-    """Tables in the order of the study."""
+    """Return the tables in the order of the study."""
     return [name for name in tables.NAMES if any(cell.dataset == name for cell in comparison.trials)]
 
 
 def cells_mean(comparison: Comparison, who: field.Contender, dataset: str, priors: tuple[float, float]) -> float:
-    """Mean accuracy in percent over the set sizes of one table and pair of priors."""
+    """Return the mean accuracy in percent over the set sizes of one table and pair of priors."""
     cells = [cell for cell in comparison.trials if (cell.dataset, cell.set_priors) == (dataset, priors)]
     return 100 * statistics.fmean(statistics.fmean(comparison.trials[cell][who.key].values()) for cell in cells)
 
 
 def tabular_table(mlp: Comparison, linear: Comparison) -> str:
-    """Accuracy of the defaults and of boosting on the sets, means over sizes and seeds."""
+    """Return the mean accuracy of the defaults and of boosting on the sets, over sizes and seeds."""
     boosting = next(one for one in mlp.columns if one.name == field.BOOSTING)
     lines = []
     for name in names_of(mlp):

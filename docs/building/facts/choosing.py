@@ -20,12 +20,12 @@ from render_refinement import estimated_gain, gain, gain_of_halves, kept, mean, 
 
 WAYS = {"pure": "as if pure (`self_training_rounds`)", "estimated": "with their estimated priors"}
 NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
-WINDOW = 5  # epochs over which the held-out error is averaged, the default of `smoothing`
+WINDOW = 5  # number of epochs over which the held-out error is averaged, the default of `smoothing`
 Record = dict[str, Any]
 
 
 def facts() -> dict[str, str]:
-    """All facts by name."""
+    """Return all facts by name."""
     stored = records.read([STORE])
     pairs = list(stored.fits.values())
     (environment,) = stored.environments.values()
@@ -52,7 +52,7 @@ def facts() -> dict[str, str]:
 
 
 def stopping() -> dict[str, str]:
-    """Test accuracy at the last epoch, at the epoch chosen without labels, and at the best epoch in hindsight."""
+    """Return the test accuracy at the last epoch, at the early-stopping epoch, and at the best epoch in hindsight."""
     found: dict[float, list[tuple[float, float, float]]] = {}
     for dataset in NAMES:
         with gzip.open(ROOT / "results" / "packed" / f"runs-{dataset}-mlp.jsonl.gz", "rt") as file:
@@ -82,18 +82,18 @@ def stopping() -> dict[str, str]:
 
 
 def level(way: Record, number: int) -> float:
-    """Accuracy estimated on the halves minus that of the ensemble of all rows on test rows, in points."""
+    """Return the accuracy estimated on the halves minus the test accuracy of the final ensemble, in points."""
     return 100 * float(way["estimates"][number][0] - way["accuracy"][number])
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with right-aligned numbers."""
+    """Return a Markdown table with right-aligned numbers."""
     rule = [":--", *("--:" for _ in heads[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def gains_table(pairs: list[Record]) -> str:
-    """Gains in test accuracy by the way in which pseudo-labeled sets are used."""
+    """Return the gains in test accuracy for each way to use the pseudo-labeled sets."""
     lines = []
     for name, title in WAYS.items():
         ways = [pair["ways"][name] for pair in pairs]
@@ -110,13 +110,13 @@ def gains_table(pairs: list[Record]) -> str:
                 signed(min(chosen)),
             ]
         )
-    heads = ["pseudo-labeled sets used", "one round always", "two always", "as chosen", "… images", "… tables",
-             "rounds used", "worse", "worst"]  # fmt: skip
+    heads = ["pseudo-labeled sets used", "one round", "two rounds", "selected", "selected, images", "selected, tables",
+             "pairs with rounds", "worse", "worst change"]  # fmt: skip
     return table(heads, lines)
 
 
 def data_table(pairs: list[Record]) -> str:
-    """Gains by dataset, sets taken as pure."""
+    """Return the gains for each dataset, with the sets treated as pure."""
     lines = []
     for name in ROWS:
         for priors in SET_PRIORS:
@@ -127,7 +127,7 @@ def data_table(pairs: list[Record]) -> str:
             chosen = mean([gain(way, kept(way)) for way in ways])
             used = f"{sum(kept(way) > 0 for way in ways)} of {len(ways)}"
             lines.append([NAMES.get(name, name), "({:g}, {:g})".format(*priors), first, *rounds, chosen, used])
-    heads = ["data", "(θ, θ′)", "no round", "one round", "two", "as chosen", "rounds used"]
+    heads = ["data", "(θ, θ′)", "no round", "one round", "two rounds", "selected", "pairs with rounds"]
     return table(heads, lines)
 
 
@@ -136,7 +136,7 @@ def _case(pair: Record) -> tuple[str, tuple[float, ...]]:
 
 
 def fairness_table(pairs: list[Record]) -> str:
-    """Gain estimated without labels on the two halves, beside the true gain."""
+    """Return the gain estimated without labels on the two halves, and the true gain."""
     lines = []
     for number in (1, 2):
         ways = [pair["ways"]["pure"] for pair in pairs if number < len(pair["ways"]["pure"]["accuracy"])]

@@ -24,7 +24,7 @@ SCORERS = ("forest (default)", "gradient boosting", "logistic regression")
 
 
 def facts() -> dict[str, str]:
-    """All facts by name."""
+    """Return all facts by name."""
     coverage, environment = read("prior_coverage.jsonl")
     real, real_environment = read("unknown_priors.jsonl")
     parts: dict[str, list[Record]] = {}
@@ -54,7 +54,7 @@ def facts() -> dict[str, str]:
 
 
 def read(name: str) -> tuple[list[Record], str]:
-    """The results of a file, and versions and machine in one line."""
+    """Return the results of a file, and one line with the versions and the machine."""
     lines = [json.loads(line) for line in (STUDY / name).read_text(encoding="utf-8").splitlines()]
     (environment,) = (line for line in lines if "configuration" not in line)
     versions = ", ".join(f"{package} {version}" for package, version in environment["versions"].items())
@@ -62,23 +62,23 @@ def read(name: str) -> tuple[list[Record], str]:
 
 
 def pair(values: list[float], style: str) -> str:
-    """Two numbers, for θ and θ′."""
+    """Return two formatted numbers, for θ and θ′."""
     return " ".join(format(value, style) for value in values).replace("-", "−")
 
 
 def priors(configuration: Record) -> str:
-    """The priors of both sets."""
+    """Return the priors of both sets as text."""
     return "({:g}, {:g})".format(*configuration["set_priors"])
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with right-aligned numbers."""
+    """Return a Markdown table with right-aligned numbers."""
     rule = [":--", *("--:" for _ in heads[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def coverage_table(records: list[Record]) -> str:
-    """One line per simulated case."""
+    """Return a table with one row per simulated case."""
     heads = ["classes", "(θ, θ′)", "rows per set", "bias", "standard deviation", "coverage", "width", "bounds hold",
              "warned"]  # fmt: skip
     lines = []
@@ -101,7 +101,7 @@ def coverage_table(records: list[Record]) -> str:
 
 
 def call_table(records: list[Record]) -> str:
-    """Lowest coverage, largest bias and warnings by the distance of the classes, over all pairs of priors."""
+    """Return the lowest coverage, the largest bias and the warnings by the distance of the classes."""
     lines = []
     for distance in (4, 3, 2, 1.5, 1):
         own = [one for one in records if one["configuration"]["classes"] == f"Gaussians, {distance:g} σ apart"]
@@ -112,7 +112,7 @@ def call_table(records: list[Record]) -> str:
 
 
 def summary(records: list[Record]) -> list[str]:
-    """Lowest coverage, largest absolute bias, range of the warning rates."""
+    """Return the lowest coverage, the largest absolute bias and the range of the warning rates."""
     return [
         f"{min(min(one['covered']) for one in records):.0%}",
         f"{max(max(map(abs, one['bias'])) for one in records):.3f}",
@@ -121,13 +121,13 @@ def summary(records: list[Record]) -> list[str]:
 
 
 def span(values: list[float], style: str) -> str:
-    """Smallest to largest value."""
+    """Return the range of the values as text."""
     low, high = format(min(values), style), format(max(values), style)
     return low if low == high else f"{low} to {high}"
 
 
 def target_table(records: list[Record]) -> str:
-    """One line per simulated target population."""
+    """Return a table with one row per simulated target population."""
     heads = ["(θ, θ′)", "π", "rows of target, set 0, set 1", "classes apart", "bias", "standard deviation",
              "reported standard error", "coverage", "false alarms"]  # fmt: skip
     lines = []
@@ -150,7 +150,7 @@ def target_table(records: list[Record]) -> str:
 
 
 def real_table(records: list[Record]) -> str:
-    """One line per pair of sets drawn from real data."""
+    """Return a table with one row per pair of sets drawn from real data."""
     lines = []
     for one in map(with_malignant_positive, records):
         configuration = one["configuration"]
@@ -164,7 +164,7 @@ def real_table(records: list[Record]) -> str:
 
 
 def with_malignant_positive(record: Record) -> Record:
-    """The same record with the other class as positive, for breast cancer: 1 − prior, and the sets exchanged."""
+    """Return the record of breast cancer with the classes and the sets exchanged; return other records unchanged."""
     configuration = record["configuration"]
     if configuration["dataset"] != "breast_cancer":
         return record
@@ -177,7 +177,7 @@ def with_malignant_positive(record: Record) -> Record:
 
 
 def inside(records: list[Record]) -> str:
-    """How many intervals on real data contain the true prior."""
+    """Return how many intervals on real data contain the true prior."""
     found = [
         low <= true <= high
         for one in records
@@ -188,7 +188,7 @@ def inside(records: list[Record]) -> str:
 
 
 def scorer_table(records: list[Record]) -> str:
-    """AUC between the sets by classifier, mean over seeds."""
+    """Return the mean AUC between the sets over seeds for each classifier."""
     aucs: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for one in records:
         configuration = one["configuration"]

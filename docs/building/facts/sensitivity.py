@@ -1,4 +1,4 @@
-"""Facts of docs/sensitivity.md and docs/studies/sensitivity.md: what a wrong prior does to the accuracies."""
+"""Facts of docs/sensitivity.md and docs/studies/sensitivity.md: effects of wrong priors on the accuracies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Change = tuple[str, float]
 
 
 def facts() -> dict[str, str]:
-    """All facts by name."""
+    """Return all facts by name."""
     draws, environment = read("sensitivity_draws.jsonl")
     study, study_environment = read("sensitivity.jsonl")
     columns: dict[tuple[str, str, str], Column] = {}
@@ -64,7 +64,7 @@ def facts() -> dict[str, str]:
 
 
 def read(name: str) -> tuple[list[Record], str]:
-    """The results of a file, and versions and machine in one line."""
+    """Return the results of a file, and one line with the versions and the machine."""
     lines = [json.loads(line) for line in (STUDY / name).read_text(encoding="utf-8").splitlines()]
     environment = next(line for line in lines if "configuration" not in line)
     versions = ", ".join(f"{package} {version}" for package, version in environment["versions"].items())
@@ -72,7 +72,7 @@ def read(name: str) -> tuple[list[Record], str]:
 
 
 def points(column: Column, change: Change, measure: str) -> list[float]:
-    """Changes of an accuracy against the right priors, in points, one per draw."""
+    """Return the change of an accuracy from that with the correct priors, in points, for each draw."""
     found = []
     for one in column:
         baseline = one["rows"][0]
@@ -82,27 +82,27 @@ def points(column: Column, change: Change, measure: str) -> list[float]:
 
 
 def mean(column: Column, change: Change, measure: str) -> float:
-    """Mean change in points."""
+    """Return the mean change in points."""
     return statistics.fmean(points(column, change, measure))
 
 
 def means(columns: list[Column], changes: list[Change], measure: str) -> list[float]:
-    """Mean changes of several columns."""
+    """Return the mean changes of several columns."""
     return [mean(column, change, measure) for column in columns for change in changes]
 
 
 def standard_error(values: list[float]) -> float:
-    """Standard error of a mean."""
+    """Return the standard error of the mean."""
     return statistics.stdev(values) / math.sqrt(len(values))
 
 
 def level(column: Column, measure: str) -> float:
-    """Mean accuracy at the right priors, in percent."""
+    """Return the mean accuracy with the correct priors, in percent."""
     return 100 * statistics.fmean(one["rows"][0][measure][0] for one in column)
 
 
 def signed(value: float) -> str:
-    """A change in points with its sign.
+    """Return a change in points with its sign.
 
     >>> signed(-1.25), signed(0.04), signed(0.31)
     ('−1.2', '0.0', '+0.3')
@@ -112,40 +112,40 @@ def signed(value: float) -> str:
 
 
 def span(values: list[float]) -> str:
-    """Smallest to largest value."""
+    """Return the range of the values as text."""
     return f"{min(values):.1f} to {max(values):.1f}".replace("-", "−")
 
 
 def extreme(columns: list[Column], changes: list[Change], measure: str, which: Callable[[list[float]], float]) -> str:
-    """The most extreme mean change."""
+    """Return the most extreme mean change."""
     return signed(which(means(columns, changes, measure)))
 
 
 def largest(columns: list[Column], measure: str) -> str:
-    """The largest mean change for an error of 0.1 in π."""
+    """Return the largest mean change for an error of 0.1 in π."""
     return f"{max(map(abs, means(columns, [('pi', -0.1), ('pi', 0.1)], measure))):.1f}"
 
 
 def largest_error(columns: list[Column], changes: list[Change]) -> str:
-    """The largest standard error of a mean change of the true accuracy."""
+    """Return the largest standard error of a mean change of the true accuracy."""
     return f"{max(standard_error(points(column, change, 'true')) for column in columns for change in changes):.1f}"
 
 
 def name_of(change: Change) -> str:
-    """For example "θ − 0.1 (too close)"."""
+    """Return the name of a change, for example "θ − 0.1 (too close)"."""
     parameter, error = change
     kind = " (too close)" if change in CLOSE else " (too far apart)" if change in APART else ""
     return f"{LETTERS[parameter]} {'−' if error < 0 else '+'} {abs(error):g}{kind}"
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
-    """A Markdown table with right-aligned numbers."""
+    """Return a Markdown table with right-aligned numbers."""
     rule = [":--", *("--:" for _ in heads[1:])]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def draws_table(columns: dict[tuple[str, str, str], Column], tasks: list[str], changes: list[Change]) -> str:
-    """Change of the true accuracy in points, with standard errors; one column per task, model and loss."""
+    """Return the change of the true accuracy in points, with one column per task, model and loss."""
     own = {name: column for name, column in columns.items() if name[0] in tasks}
     heads = ["" if len(tasks) == 1 else "task"]
     heads += [f"{model}, {loss}" if len(tasks) == 1 else f"{task}, {model}, {loss}" for task, model, loss in own]
@@ -154,7 +154,7 @@ def draws_table(columns: dict[tuple[str, str, str], Column], tasks: list[str], c
         configurations = [column[0]["configuration"] for column in own.values()]
         lines.append(["θ, θ′, π", *("{:g}, {:g}, {:g}".format(*c["set_priors"], c["target_prior"]) for c in
                                     configurations)])  # fmt: skip
-    lines.append(["right priors: true accuracy", *(f"{level(column, 'true'):.1f}%" for column in own.values())])
+    lines.append(["correct priors: true accuracy", *(f"{level(column, 'true'):.1f}%" for column in own.values())])
     for change in changes:
         cells = [points(column, change, "true") for column in own.values()]
         lines.append([name_of(change), *(f"{signed(statistics.fmean(c))} ± {standard_error(c):.1f}" for c in cells)])
@@ -162,14 +162,14 @@ def draws_table(columns: dict[tuple[str, str, str], Column], tasks: list[str], c
 
 
 def study_table(pairs: dict[tuple[float, str], Column]) -> str:
-    """Estimated and true accuracy on the four larger datasets."""
+    """Return the changes of the estimated and true accuracy on the four larger datasets."""
     lines = []
     target = [f"{pairs[0.8, name][0]['rows'][0]['target_prior']:.2f}" for name in DATASETS]
     lines.append(["π", *target])
     for theta in (0.8, 0.6):
         columns = [pairs[theta, name] for name in DATASETS]
         levels = [f"{level(column, 'shown'):.1f}% / {level(column, 'true'):.1f}%" for column in columns]
-        lines.append([f"**({theta:g}, {1 - theta:g})**, right priors", *levels])
+        lines.append([f"**({theta:g}, {1 - theta:g})**, correct priors", *levels])
         for change in LARGE:
             cells = [" / ".join(signed(mean(column, change, m)) for m in ("shown", "true")) for column in columns]
             lines.append([name_of(change), *cells])

@@ -25,7 +25,7 @@ def signed(value: float) -> str:
 
 
 def wrap(message: str, **indent: str) -> str:
-    """Return a message in lines that fit into a block of code."""
+    """Return a message wrapped to the width of a code block."""
     return textwrap.fill(message, 86, subsequent_indent="  ", break_on_hyphens=False, **indent)
 
 
@@ -44,7 +44,7 @@ def facts() -> dict[str, str]:
 
 
 def overfitting(results: Results) -> dict[str, str]:
-    """Sections 1 and 6."""
+    """Return the facts of sections 1 and 6."""
     found = {"default-true": percent(results["overfitting_default"])}
     for method, run in results["overfitting"].items():
         best = run["true"].index(max(run["true"]))
@@ -64,7 +64,7 @@ def overfitting(results: Results) -> dict[str, str]:
 
 
 def order(results: Results) -> dict[str, str]:
-    """Section 2."""
+    """Return the facts of section 2."""
     right, swapped = results["order"]
     return {
         "order-true": percent(right["true"], 0),
@@ -75,7 +75,7 @@ def order(results: Results) -> dict[str, str]:
 
 
 def wrong_priors(results: Results) -> dict[str, str]:
-    """Section 3."""
+    """Return the facts of section 3."""
     found = {}
     for priors, name in (("(0.8, 0.2)", "far"), ("(0.55, 0.45)", "close")):
         by_error = {own["error"]: own for own in results["wrong_priors"][priors]}
@@ -98,7 +98,7 @@ def wrong_priors(results: Results) -> dict[str, str]:
 
 
 def close_priors(results: Results) -> dict[str, str]:
-    """Section 4."""
+    """Return the facts of section 4."""
     found, rows = {}, []
     for gap, own in results["close_priors"].items():
         spread = 100 * pstdev(e - t for e, t in zip(own["estimate"], own["true"], strict=True))
@@ -107,7 +107,7 @@ def close_priors(results: Results) -> dict[str, str]:
         found[f"gap-{gap}-error"] = f"{spread:.0f}"
         mean = sum(own["true"]) / len(own["true"])
         rows.append((gap, f"{low} to {high}", percent(mean), f"{spread:.1f} points"))
-    header = ("distance of the priors", "true accuracy, 20 samples", "mean", "error of the estimate (std)")
+    header = ("difference of the priors", "true accuracy, 20 samples", "mean", "error of the estimate (std)")
     found["close-priors"] = table(header, rows)
     for priors, n in results["rows_for_2_points"].items():
         found[f"rows-{priors.strip('()').replace(', ', '-')}"] = f"{n:,}"
@@ -115,7 +115,7 @@ def close_priors(results: Results) -> dict[str, str]:
 
 
 def leak(results: Results) -> dict[str, str]:
-    """Section 5."""
+    """Return the facts of section 5."""
     found = {}
     for strength, own in results["leak"].items():
         found[f"leak-{strength}-true"] = percent(own["true"], 0)
@@ -146,7 +146,7 @@ def leak(results: Results) -> dict[str, str]:
 
 
 def batches(results: Results) -> dict[str, str]:
-    """Section 7."""
+    """Return the facts of section 7."""
     found = {}
     sizes = list(results["batches"]["abs"])
     rows = [
@@ -176,14 +176,21 @@ def batches(results: Results) -> dict[str, str]:
 
 
 def selection_and_messages(results: Results) -> dict[str, str]:
-    """Sections 8 and 9."""
+    """Return the facts of sections 8 and 9."""
     found, rows = {}, []
     for own in results["best_of"]:
         values = [percent(own[part]) for part in ("estimate", "true", "fresh_rows", "best")]
         rows.append((str(tuple(own["priors"])), str(own["candidates"]), *values))
     best = results["best_of"][-1]
     found["best-estimate"], found["best-true"] = percent(best["estimate"]), percent(best["true"])
-    header = ("priors", "candidates", "estimate of the best", "its true accuracy", "estimate on new rows", "truly best")
+    header = (
+        "priors",
+        "candidates",
+        "estimate of the best",
+        "true accuracy of the best",
+        "estimate on new rows",
+        "highest true accuracy",
+    )
     found["best-of"] = table(header, rows)
     rows = []
     for name, own in results["endings"].items():

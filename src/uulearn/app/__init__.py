@@ -1,1 +1,1 @@
-"""Workflows over files: fit two files, keep the model with its encoder, and score new rows."""
+"""Workflows on files: fit two files, save the model with its encoder, and score new rows."""

@@ -1,4 +1,4 @@
-"""Estimates about a fitted classifier without labels, computed from rows it was not trained on."""
+"""Estimate facts about a fitted classifier without labels, from rows that it was not trained on."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
-"""Fraction of the scores at each end that shares the outermost bin, so outliers do not flatten the rest."""
+"""Fraction of the scores at each end that is counted in the outermost bin, which keeps outliers from widening bins."""
 MAX_SHUFFLED_COLUMNS = 200
-"""Maximum number of shuffled columns; each one costs a pass over the evaluation rows."""
+"""Maximum number of shuffled columns; each column requires a pass over the evaluation rows."""
 
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
@@ -35,10 +35,10 @@ Priors = tuple[float, float]
 def evaluation_facts(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
 ) -> dict[str, Any]:
-    """Estimate facts about the classifier from the evaluation rows; return them by field of `FitFacts`.
+    """Estimate facts about the classifier from the evaluation rows, as fields of `FitFacts`.
 
-    Importance of the columns (``groups`` has the features of each), accuracy and rates, separation of the sets, other
-    target priors and the score histogram. If the sets violate the mixture assumption, a warning is raised.
+    These are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
+    accuracy at other target priors and the score histogram. A violated mixture assumption raises a warning.
     """
     importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)
     scores, sets = rows.scores, rows.sets
@@ -67,9 +67,9 @@ def evaluation_facts(
 def column_importance(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
 ) -> tuple[ColumnImportance, ...]:
-    """Return the estimated loss of accuracy when a column is shuffled among the rows of both sets, largest first.
+    """Return the estimated loss of accuracy when each column is shuffled across both sets, largest first.
 
-    ``groups`` are the features of each column. Rows are shuffled within a fold, because rows of different folds are
+    ``groups`` maps each column to its features. Rows are shuffled within a fold, because rows of different folds are
     scored by different models.
     """
     rng = np.random.default_rng([seed, 6])
@@ -91,7 +91,7 @@ def column_importance(
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:
-    """Measure how a wrong prior changes the estimated accuracy: train one model per changed prior."""
+    """Measure how a wrong prior changes the estimated accuracy, by training one model per changed prior."""
     classifier = clone(classifier).set_params(
         n_estimators=1,
         self_training_rounds=0,

@@ -1,4 +1,4 @@
-"""Evaluate a saved model on files: without labels from two unlabeled files, or by a column of labels."""
+"""Evaluate a saved model without labels, on two unlabeled files, or on one file with a column of labels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
 
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
-"""Labels of the positive class if the user names none."""
+"""Labels of the positive class if the user specifies none."""
 NEGATIVE_WORDS = {"0", "false", "no", "n", "f", "negative", "neg", "-", "-1", "0.0", "-1.0"}
 
 
@@ -42,7 +42,8 @@ def evaluate_sets(
         np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet)])
         for path in (first, second)
     ]
-    priors = set_priors or classifier.set_priors or (1.0, 0.0)  # a model of `fit` always has set_priors
+    priors = set_priors or classifier.set_priors
+    assert priors is not None  # a model of `uulearn fit` always has them
     sets = np.repeat([0, 1], [len(own) for own in scores])
     return evaluate(np.concatenate(scores), sets, priors, classifier.target_prior)
 
@@ -50,7 +51,7 @@ def evaluate_sets(
 def evaluate_labels(
     model: TableModel, rows: str, column: str, positive: str | None, sheet: str | None = None
 ) -> LabeledEvaluation:
-    """Evaluate a model on rows with labels."""
+    """Evaluate a model on labeled rows."""
     found, labels, missing = [], list[NDArray[np.int64]](), 0
     for frame, scored in score_chunks(model, rows, required=column, sheet=sheet):
         words = [
@@ -76,14 +77,14 @@ def evaluate_labels(
 
 
 def read_labels(words: list[str], positive: str | None, column: str) -> NDArray[np.int64]:
-    """Return the labels of one chunk: 1 for the value ``positive``; if None, words such as "yes" and "no"."""
+    """Return the labels of one chunk: 1 for the value ``positive``, or for words such as "yes" if it is None."""
     if positive is not None:
         return np.array([word == positive for word in words], dtype=np.int64)
     known = [1 if word.lower() in POSITIVE_WORDS else 0 if word.lower() in NEGATIVE_WORDS else None for word in words]
     if None in known:
         raise TableError(
-            f"column {column!r} holds {words[known.index(None)]!r}, which is neither 1 nor 0, yes nor no; name the "
-            "value of the positive class with --positive VALUE."
+            f"column {column!r} contains {words[known.index(None)]!r}, which is not a label like 1, 0, yes or no; "
+            "pass the label of the positive class with --positive VALUE."
         )
     return np.array(known, dtype=np.int64)
 

@@ -1,26 +1,24 @@
 """Facts about a fitted model, estimated without labels: frozen dataclasses, stored as JSON in the model directory.
 
-``uulearn fit`` prints them in its last lines, the model card and the report show them. `FitFacts.from_dict` reads back
-what `FitFacts.to_dict` wrote and rejects anything else in one sentence.
+``uulearn fit`` prints them in its last lines, and the model card and the report show them. `FitFacts.from_dict` reads
+the output of `FitFacts.to_dict` and raises an error for other data.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 
 from uulearn.metrics import Estimate, Evaluation
+from uulearn.storage import read_value
 
 Interval = tuple[float, float]
-LARGEST_FACT = 1e100
-"""Larger numbers are rejected: no real estimate is that large, and charts could not show them."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,15 @@ class ColumnFacts:
     kind: str | None
     used: bool
     reason: str | None = None
-    """Why the column is not used."""
+    """Reason why the column is not used."""
     missing: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class RowUse:
-    """Number of rows of each set that were used for training, for early stopping and for evaluation.
+    """Number of rows of each set used for training, early stopping and evaluation.
 
-    With out-of-fold evaluation every row is counted for all three.
+    With out-of-fold evaluation, every row is counted in all three.
     """
 
     training: tuple[int, int]
@@ -58,7 +56,7 @@ class RowUse:
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Estimated accuracy at another target prior, with the score threshold to use there."""
+    """Estimated accuracy at another target prior, and the score threshold for this prior."""
 
     target_prior: float
     threshold: float
@@ -67,7 +65,7 @@ class TargetFacts:
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """Number of rows of each set per bin of scores: k + 1 edges, k counts per set."""
+    """Number of rows of each set in each bin of scores: k + 1 edges, and k counts per set."""
 
     edges: tuple[float, ...]
     counts: tuple[tuple[int, ...], tuple[int, ...]]
@@ -104,7 +102,7 @@ class PriorError:
 
 @dataclass(frozen=True)
 class SensitivityFacts:
-    """The effect of wrong priors on the estimate, or why it was not measured."""
+    """The effect of wrong priors on the estimate, or the reason why it was not measured."""
 
     rows: tuple[PriorError, ...] = ()
     conclusion: str | None = None
@@ -121,7 +119,7 @@ class RaisedWarning:
 
 @dataclass(frozen=True)
 class FitFacts:
-    """Everything stored about a fit of two files, except the training history."""
+    """All stored facts about a model fitted to two files, except the training history."""
 
     created: str
     """Time in UTC, as ISO 8601."""
@@ -134,13 +132,13 @@ class FitFacts:
     n_features: int
     target_prior: float
     prior_intervals: tuple[Interval, Interval] | None
-    """Confidence intervals of the set priors if they were estimated, None if they were given."""
+    """Confidence intervals of the set priors if they were estimated; None if you passed them."""
     row_use: RowUse
     out_of_fold: bool
-    """Whether every row was evaluated by a model that was not trained on it, instead of a separate evaluation split."""
+    """Whether every row was evaluated by a model that was not trained on it, instead of using held-out rows."""
     evaluation: Evaluation
     set_auc: Estimate
-    """Probability that a row of the set with the higher prior scores above a row of the other set."""
+    """Probability that a row of the set with the higher prior has a higher score than a row of the other set."""
     targets: tuple[TargetFacts, ...]
     histogram: ScoreHistogram
     importance: tuple[ColumnImportance, ...] | None
@@ -159,7 +157,7 @@ class FitFacts:
 
     @property
     def set_names(self) -> tuple[str, str]:
-        """The names of the two files, or "set 0" and "set 1" if they are equal."""
+        """The names of the two files, or "set 0" and "set 1" if the names are equal."""
         first, second = self.sets
         return (first.name, second.name) if first.name != second.name else ("set 0", "set 1")
 
@@ -170,12 +168,12 @@ class FitFacts:
         return (first, second) if first.prior > second.prior else (second, first)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the facts as data that can be stored as JSON."""
         return dict(to_json(dataclasses.asdict(self)))
 
     @classmethod
     def from_dict(cls, data: Any) -> FitFacts:
-        """Create facts from the output of `to_dict`; raise ValueError if ``data`` has another structure."""
+        """Create facts from the output of `to_dict`; raise ValueError if ``data`` has a different structure."""
         try:
             facts: FitFacts = read_value(cls, data, "facts")
         except ValueError as error:
@@ -192,52 +190,3 @@ def to_json(data: Any) -> Any:
     if isinstance(data, np.generic):
         data = data.item()
     return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
-def read_value(kind: Any, value: Any, where: str) -> Any:
-    """Convert ``value`` from JSON or TOML to the annotated type ``kind``; raise ValueError if it does not match.
-
-    Examples
-    --------
-    >>> read_value(tuple[float, ...], [1, 2.5], "scores")
-    (1.0, 2.5)
-    """
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return value
-    if origin in (Union, types.UnionType):  # only X | None occurs
-        return None if value is None else read_value(arguments[0], value, where)
-    if origin is tuple:
-        size = "" if arguments[-1] is Ellipsis else f" of {len(arguments)}"
-        kinds = arguments if size or not isinstance(value, list) else arguments[:1] * len(value)
-        _expect(isinstance(value, list) and len(value) == len(kinds), where, f"a list{size}", value)
-        pairs = enumerate(zip(kinds, value, strict=True))
-        return tuple(read_value(kind, item, f"{where}[{place}]") for place, (kind, item) in pairs)
-    if kind is float:
-        if value is None:  # NaN and infinities are stored as null
-            return math.nan
-        numeric = isinstance(value, int | float) and not isinstance(value, bool)
-        _expect(numeric and abs(value) < LARGEST_FACT, where, "a number", value)
-        return float(value)
-    names = {int: "a whole number", str: "a string", bool: "true or false"}
-    if kind in names:
-        _expect(type(value) is kind, where, names[kind], value)
-        return value
-    _expect(isinstance(value, dict), where, "an object", value)
-    if origin is Mapping:
-        return {name: read_value(arguments[1], item, f"{where}.{name}") for name, item in value.items()}
-    annotations, fields = get_type_hints(kind), dataclasses.fields(kind)
-    if unknown := sorted(value.keys() - annotations.keys()):
-        raise ValueError(
-            f"{where} must be an object of this version of uulearn, got the unknown entry {', '.join(unknown)}"
-        )
-    for entry in fields:
-        required = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
-        _expect(not required or entry.name in value, where, f"an object with the entry {entry.name!r}", value)
-    return kind(**{name: read_value(annotations[name], item, f"{where}.{name}") for name, item in value.items()})
-
-
-def _expect(condition: bool, where: str, expected: str, value: Any) -> None:
-    if not condition:
-        shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "…"
-        raise ValueError(f"{where} must be {expected}, got {shown}")

@@ -40,18 +40,16 @@ from uulearn.training.workers import Workers
 PRIOR_ROWS = 20_000
 """Maximum number of rows per file for estimating the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
-"""If training took less time than this, it is repeated with wrong priors without being requested."""
+"""If training took less time than this, the sensitivity to wrong priors is measured by default."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
-SMALL_CELLS = 500_000
-"""Below this number of cells, one thread trains faster than several."""
 SHARED_ROWS = "rows"
-"""Folder below the checkpoint with the rows that several workers share."""
+"""Subfolder of the checkpoint folder that contains the rows shared by several workers."""
 
 Priors = tuple[float, float]
 
 
 class TrainingOutcome(NamedTuple):
-    """A fitted classifier, and the data to evaluate it."""
+    """A fitted classifier and the data used to evaluate it."""
 
     classifier: UUClassifier
     rows: EvaluationRows
@@ -67,21 +65,18 @@ def fit_files(
     progress: ProgressCallback = no_progress,
     workers: Workers | None = None,
 ) -> tuple[TableModel, FitSettings]:
-    """Fit a classifier to two files; return the model and the complete settings that repeat the fit.
+    """Fit a classifier to two files; return the model and the complete settings needed to repeat the fit.
 
-    ``command`` is stored with the facts. An interrupted training continues from the folder ``checkpoint``. If several
-    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to
-    a folder below ``checkpoint``, which all must see.
+    ``command`` is stored with the facts. Interrupted training continues from the folder ``checkpoint``. If several
+    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to a
+    subfolder of ``checkpoint``, which all workers must be able to read.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always")
         folder = Path(tempfile.gettempdir())
         classifier = make_classifier(settings, checkpoint)
-        with (
-            read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X),
-            _few_threads(sum(rows.size for rows in X)),
-        ):
+        with read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X):
             priors, estimate = resolve_priors(settings, X, progress)
             trained = train(settings, classifier.set_params(set_priors=priors), X, folder, progress, workers)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
@@ -107,7 +102,7 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, reject leaking columns, and encode the rows; use the result within the block."""
+    """Read both files, reject leaking columns, and encode the rows; the result is valid only within the block."""
 
     def read() -> tuple[Prepared, Matrices]:
         progress(StageStarted("reading both files"))
@@ -128,12 +123,12 @@ def read_and_encode(
 
 
 def takes_images(settings: FitSettings) -> bool:
-    """Return whether the sets are images: two folders of them, or two tables with a column of paths."""
+    """Return whether the sets contain images: two folders of images, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
         raise TableError(
-            f"{paths[folders.index(True)]} is a folder and the other is a file; pass two of the same kind."
+            f"{paths[folders.index(True)]} is a folder, but the other input is a file; pass two folders or two files."
         )
     return all(folders) or settings.images is not None
 
@@ -159,21 +154,10 @@ def _quoted(name: str) -> str:
     return name if name.replace("_", "").replace("-", "").isalnum() else repr(name)
 
 
-@contextlib.contextmanager
-def _few_threads(cells: int) -> Iterator[None]:
-    """Use one thread for small tables; more threads are not faster, and slower on shared cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if cells < SMALL_CELLS else before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def resolve_priors(
     settings: FitSettings, X: Matrices, progress: ProgressCallback
 ) -> tuple[Priors, SetPriorsEstimate | None]:
-    """Return the class priors of the settings; ``"auto"`` estimates them from a sample of the rows."""
+    """Return the class priors in the settings, or estimate them from a sample of the rows if they are ``"auto"``."""
     if not isinstance(settings.set_priors, str):
         return (float(settings.set_priors[0]), float(settings.set_priors[1])), None
     progress(StageStarted("estimating the class priors"))
@@ -193,22 +177,22 @@ def train(
     progress: ProgressCallback,
     workers: Workers | None,
 ) -> TrainingOutcome:
-    """Train the classifier; evaluation rows are held out or scored out of fold."""
+    """Train the classifier; the rows for evaluation are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
     device = str(next(classifier.model_.parameters()).device)
     seconds = time.perf_counter() - started
     if workers is not None:
-        seconds = workers.broadcast(seconds)  # the next steps depend on it and must be the same in all processes
+        seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
     return TrainingOutcome(classifier, rows, device, seconds)
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
     """Return the classifier with the parameters of the settings, checked before any file is read.
 
-    "auto" is resolved as in Python once the rows are known. If the class priors are to be estimated, the classifier has
-    those of pure sets until then.
+    "auto" is resolved as in Python once the rows are known. If the class priors must be estimated, the classifier has
+    the priors 1 and 0 until then.
     """
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
     own = IMAGE_DEFAULTS if takes_images(settings) else {}
@@ -227,7 +211,7 @@ def collect_facts(
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels, and describe the files, columns and priors; by field of `FitFacts`."""
+    """Evaluate the classifier without labels and return the `FitFacts` fields on files, columns and results."""
     progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:
@@ -256,12 +240,12 @@ def _measure_sensitivity(
 ) -> SensitivityFacts:
     skipped = None
     if settings.sensitivity is False:
-        skipped = "It was switched off (--no-sensitivity)."
+        skipped = "It was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
-        skipped = "There are too few distinct rows to hold any out for the comparison."
+        skipped = "There are too few distinct rows to hold out some of them for the comparison."
     elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
         skipped = (
-            f"It would train about twelve more models at {trained.seconds:.0f} s each; use --sensitivity to run it."
+            f"It would train about twelve more models, each for {trained.seconds:.0f} s; use --sensitivity to run it."
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)

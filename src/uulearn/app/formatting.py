@@ -10,7 +10,7 @@ from uulearn.training.progress import format_duration
 NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
 WHOLE_PERCENT_WIDTH = 0.02
-"""Intervals at least this wide are shown without decimals; narrower ones get enough to distinguish their ends."""
+"""Intervals of at least this width are shown without decimals; narrower ones get enough decimals to differ."""
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
@@ -33,8 +33,6 @@ def number(value: float | None, decimals: int = 3) -> str:
 def signed(value: float | None, decimals: int = 3) -> str:
     """Format a number with its sign.
 
-    Examples
-    --------
     >>> signed(0.1234), signed(-0.1234), signed(-0.00001)
     ('+0.123', '−0.123', '0.000')
     """
@@ -55,12 +53,10 @@ def interval(ends: tuple[float, float] | None) -> str:
 
 
 def accuracy_range(accuracy: Estimate) -> str:
-    """Format the headline of ``fit``, the model card and the report: the interval first, then the best estimate.
+    """Format the accuracy for ``fit``, the model card and the report: the interval, then the best estimate.
 
-    An unbiased estimate can exceed 100%; no classifier does, so the text never claims 100%.
+    An unbiased estimate can exceed 100%, but an accuracy cannot, so the text never claims 100%.
 
-    Examples
-    --------
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
@@ -88,8 +84,6 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 def listing(items: Sequence[str], limit: int = 8) -> str:
     """Join items with commas, and "and" before the last; show at most ``limit`` of them.
 
-    Examples
-    --------
     >>> listing(["a"]), listing(["a", "b", "c"]), listing(list("abcdef"), limit=3)
     ('a', 'a, b and c', 'a, b, c and 3 more')
     """
@@ -98,7 +92,7 @@ def listing(items: Sequence[str], limit: int = 8) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return the text with a full stop at its end."""
+    """Return the text with a final period."""
     text = text.strip()
     return text if not text or text[-1] in ".!?…" else f"{text}."
 

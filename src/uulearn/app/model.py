@@ -1,8 +1,8 @@
-"""A classifier with its column encoder, as `uulearn fit` writes it and `uulearn predict` reads it.
+"""A classifier with its column encoder, which `uulearn fit` saves and `uulearn predict` loads.
 
-`uulearn.UUClassifier.save` writes the directory, with three more files: the columns (``schema``), the arrays of the
-encoder (``encoder``, safetensors) and the facts about the model (``facts``). People read ``README.md`` and
-``config.toml``.
+`uulearn.UUClassifier.save` writes the directory, with three additional files: the columns (``schema``), the arrays of
+the encoder (``encoder``, safetensors) and the facts about the model (``facts``). ``README.md`` and ``config.toml`` are
+human-readable documents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ScoredRows(NamedTuple):
-    """Score, probability of the positive class, and predicted class of each row."""
+    """The score, the probability of the positive class and the predicted class of each row."""
 
     score: NDArray[np.float32]
     probability: NDArray[np.float64]
@@ -37,7 +37,7 @@ class ScoredRows(NamedTuple):
 
 
 def score_matrix(classifier: UUClassifier, X: Any) -> ScoredRows:
-    """Score rows of numbers with one forward pass."""
+    """Score numeric rows with one forward pass."""
     scores = classifier.decision_function(X)
     return ScoredRows(scores, classifier.probabilities_from_scores(scores), (scores > 0).astype(np.int64))
 
@@ -63,7 +63,7 @@ class TableModel:
         return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
-        """Return the same model for a population with another class prior; None returns it unchanged."""
+        """Return the model for a population with another class prior, or the same model if the prior is None."""
         if target_prior is None:
             return self
         return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
@@ -86,24 +86,24 @@ class TableModel:
 
     @classmethod
     def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        """Return the model of a directory whose attached files are already read."""
+        """Create the model of a directory from its attached files, which have already been read."""
         if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
-                f"{folder} holds a model without {', '.join(missing)}, so it takes numbers, not tables: load it with "
+                f"the model in {folder} has no {', '.join(missing)}, so it accepts numbers, not tables; load it with "
                 "UUClassifier.load, or train it with uulearn fit."
             )
         try:
             columns, facts = json.loads(attached["schema"]), FitFacts.from_dict(json.loads(attached["facts"]))
             schema = ImageSchema.from_dict(columns) if "images" in columns else Schema.from_dict(columns)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit again.") from error
+            raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit the model again.") from error
         if isinstance(schema, Schema) and "encoder" not in attached:
-            raise ModelFormatError(f"{folder} lacks the encoder of its columns; fit again.")
+            raise ModelFormatError(f"{folder} does not contain the encoder of its columns; fit the model again.")
         encoder = TableEncoder.from_bytes(schema, attached["encoder"]) if isinstance(schema, Schema) else None
         return cls(schema, encoder, UUClassifier.load(folder, device="auto"), facts)
 
 
 def load_model(folder: Path) -> TableModel | UUClassifier:
-    """Read a model of `uulearn fit` or a classifier of `UUClassifier.save`; each file is read and hashed once."""
+    """Load a model saved by `uulearn fit` or by `UUClassifier.save`; each file is read and hashed once."""
     attached = model_directory.read_attached(folder)
     return TableModel.from_files(folder, attached) if attached else UUClassifier.load(folder)

@@ -1,4 +1,4 @@
-"""Fit two files into a model directory; a hidden folder beside it holds the checkpoints of an unfinished fit."""
+"""Fit two files and write a model directory; a hidden folder next to it contains checkpoints during the fit."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ CARD, CONFIGURATION, REPORT = "README.md", "config.toml", "report.html"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of a fit: ``out`` as the user wrote it, and the absolute ``place`` without links."""
+    """Paths of a fit: ``out`` as passed by the user, and ``place``, its absolute path with links resolved."""
 
     out: Path
     place: Path
 
     @classmethod
     def at(cls, out: Path) -> OutputFolder:
-        """Resolve the path, so a link stays a link and "." gets a name."""
+        """Resolve the path: the target of a link is written, not the link, and "." gets a name."""
         return cls(out, Path(os.path.realpath(out)))
 
     @property
     def unfinished(self) -> Path:
-        """Checkpoints of the fit while it runs."""
+        """Folder that contains the checkpoints while the fit is running."""
         return self.place.parent / f".{self.place.name}.unfinished"
 
     @property
     def previous(self) -> Path:
-        """Checkpoints of an earlier interrupted fit, kept until the new fit is done."""
+        """Folder that contains the checkpoints of an earlier interrupted fit until the new fit is complete."""
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:
-        """Check that the model can be written, move the remains of an earlier fit, and return a note about them."""
+        """Check that the model can be written, move the checkpoints of an earlier fit, and return a note about them."""
         self._check()
         if resume:
             if not self.unfinished.is_dir():
@@ -65,14 +65,14 @@ class OutputFolder:
         self.unfinished.rename(self.previous)
         return (
             f"Restarting the interrupted fit of {self.out}; use --resume to continue it. Its checkpoints stay in "
-            f"{self.previous} until this fit is done."
+            f"{self.previous} until this fit is complete."
         )
 
     def resume_hint(self) -> str:
-        """Return a message part on how to continue; remove an unfinished fit without a checkpoint."""
+        """Return a clause that says how to continue, or remove an unfinished fit that has no checkpoint."""
         if self._has_checkpoint():
             return f"; continue with uulearn fit … --resume (checkpoints are in {self.unfinished})"
-        shutil.rmtree(self.unfinished, ignore_errors=True)
+        self._discard_unfinished()
         return ""
 
     def clean_up(self) -> None:
@@ -80,11 +80,17 @@ class OutputFolder:
         for folder in (self.unfinished, self.previous):
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _discard_unfinished(self) -> None:
+        """Remove the checkpoints of this fit; an earlier interrupted fit can still be resumed."""
+        shutil.rmtree(self.unfinished, ignore_errors=True)
+        if self.previous.is_dir():
+            self.previous.rename(self.unfinished)
+
     def _has_checkpoint(self) -> bool:
         return any(self.unfinished.rglob("*.safetensors"))
 
     def _manifest(self) -> bytes | None:
-        """Return the content of the model's manifest, to detect whether it was replaced."""
+        """Return the content of the model's manifest, which shows whether the model was replaced."""
         path = self.out / MANIFEST
         return path.read_bytes() if path.is_file() else None
 
@@ -94,7 +100,7 @@ class OutputFolder:
                 raise ValueError(f"{self.out} is a file; pass a folder for the model as --out.")
             if self.place.is_dir() and not could_be_model(self.place):
                 raise ValueError(
-                    f"{self.out} is a folder with other files; pass a new folder, or one with a model, as --out."
+                    f"{self.out} contains other files; pass a new folder, or one that contains a model, as --out."
                 )
             self.unfinished.exists()  # raises if the name is too long
             self.place.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +112,7 @@ class OutputFolder:
 
     @contextlib.contextmanager
     def explain_failure(self, resumed: bool) -> Iterator[None]:
-        """Add to an interrupt or a failed write what was written and how to continue; checkpoints are kept."""
+        """After an interrupt or write error, report which files were written and how to continue from checkpoints."""
         before = self._manifest()
         try:
             yield
@@ -122,8 +128,8 @@ class OutputFolder:
             sentence = cannot_be_written(cause.filename or self.out, cause)
             raise ValueError(f"{sentence}{self.resume_hint()}.") from error
         except (ValueError, ArithmeticError):
-            if not resumed:  # the same fit would fail again, but a resumed fit may have a wrong option
-                shutil.rmtree(self.unfinished, ignore_errors=True)
+            if not resumed:  # a new fit would fail again; a resumed fit may have failed because of a wrong option
+                self._discard_unfinished()
             raise
 
 
@@ -135,7 +141,7 @@ class FitRun:
     folder: OutputFolder
     resumed: bool
     note: str | None = None
-    """What happened to an earlier unfinished fit."""
+    """A note about an earlier unfinished fit."""
     workers: Workers | None = None
 
     @property
@@ -144,7 +150,7 @@ class FitRun:
         return self.workers is None or self.workers.first
 
     def fit(self, command: str, progress: ProgressCallback = no_progress, *, clean_up: bool = True) -> FitFacts:
-        """Fit two files; the first process saves the model, the configuration that repeats the fit and a model card."""
+        """Fit two files; the first process saves the model, a configuration that repeats the fit, and a model card."""
         settings, folder = self.settings, self.folder
         if not self.first:
             return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
@@ -167,7 +173,7 @@ class FitRun:
             texts = {CONFIGURATION: complete.to_toml(), CARD: format_model_card(facts)}
             beside = {name: text.encode() for name, text in texts.items()}
             dataclasses.replace(model, facts=facts).save(folder.place, beside)
-            (folder.place / REPORT).unlink(missing_ok=True)  # a report on an earlier model
+            (folder.place / REPORT).unlink(missing_ok=True)  # it describes the previous model
             if clean_up:
                 folder.clean_up()
         return facts

@@ -21,16 +21,16 @@ from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 from uulearn.tabular.schema import check_has_columns, quote_value
 
 ARRAY_CHUNK_BYTES = 2**27
-"""Largest chunk of an array; arrays of large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
+"""Maximum size of a chunk of an array; arrays with large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Largest number that a model accepts, because it computes in float32."""
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
-    """Load a model, and check that it supports ``keep_columns``."""
+    """Load a model and check that it supports ``keep_columns``."""
     loaded = load_model(model)
     if keep_columns and isinstance(loaded, UUClassifier):
-        raise ValueError(f"--keep-columns works with models of uulearn fit, not with {model}; remove the option.")
+        raise ValueError(f"--keep-columns needs a model of uulearn fit, got {model}; remove the option.")
     return loaded
 
 
@@ -44,10 +44,10 @@ def score_file(
     target_prior: float | None = None,
     keep_columns: bool = False,
 ) -> int:
-    """Write score, probability and class of each row of a file, in order; return the number of rows.
+    """Write the score, probability and class of each row of a file, in order; return the number of rows.
 
-    A model of `uulearn fit` reads tables and copies the id columns, or with ``keep_columns`` all columns.
-    A model of `UUClassifier.save` reads numbers from the same formats.
+    With a model of `uulearn fit`, the file is a table, and its id columns (with ``keep_columns``, all columns) are
+    copied. With a model of `UUClassifier.save`, the file must contain only numbers.
     """
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
@@ -93,21 +93,21 @@ def score_chunks(
             rows += len(frame)
             yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
         if not rows:
-            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
     """Score a file of numbers; rows of a .npy file can have any shape."""
     shape, place = classifier.row_shape_, Path(rows)
     if rows != STANDARD and place.is_dir() and not is_table_folder(rows):
-        raise TableError(f"{rows} is a folder without Parquet files; pass a file of rows, or a folder with some.")
+        raise TableError(f"{rows} is a folder without Parquet files; pass a file, or a folder of Parquet files.")
     array = rows != STANDARD and not place.is_dir() and resolve_format(rows, format) == ("npy", None)
     if len(shape) > 1 and not array:
-        raise TableError(f"the model takes rows of shape {shape}, which a table cannot hold; pass a .npy file.")
+        raise TableError(f"the model expects rows of shape {shape}, which a table cannot store; pass a .npy file.")
     names = [str(name) for name in getattr(classifier, "feature_names_in_", ())]
     if names:
         classifier = copy.copy(classifier)
-        del classifier.feature_names_in_  # columns are already in order, so skip the check for names
+        del classifier.feature_names_in_  # the columns are already in order, so their names are not checked
     for block in _array_blocks(place, shape) if array else _table_blocks(rows, format, sheet, names, shape[0]):
         yield score_matrix(classifier, block)
 
@@ -123,28 +123,28 @@ def _table_blocks(
             count += len(frame)
             yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
         if not count:
-            raise TableError(f"{reader.name} has no rows; pass a file with at least one.")
+            raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
-    """Return the columns with these names, or all columns if names are missing or the file's columns are numbered."""
+    """Return the columns with these names, or all columns if there are no names or the file has numbered columns."""
     numbered = reader.columns == [str(position) for position in range(len(reader.columns))]
     if names and (not numbered or set(names) <= set(reader.columns)):
         check_has_columns(names, reader.columns, reader.name)
         return names
     if len(reader.columns) != width:
         raise TableError(
-            f"{reader.name} has {len(reader.columns)} columns, but the model takes {width}; pass exactly the columns "
+            f"{reader.name} has {len(reader.columns)} columns, but the model expects {width}; pass exactly the columns "
             "that it was trained on."
         )
     return reader.columns
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    """Return a column of numbers, or of true and false as 1 and 0, without missing values."""
+    """Return a column as numbers, with 1 for true and 0 for false; raise if values are missing."""
     cells = parse_cells(column)
     known, boolean = cells.kinds == NUMBER, cells.kinds == BOOLEAN
-    # It is unknown which numbers yes and no stand for.
+    # It is unknown which numbers stood for yes and no in training.
     known[boolean] = [format_value(value).lower() in ("true", "false") for value in cells.raw[boolean].tolist()]
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
     bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)
@@ -165,18 +165,18 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
     except (ValueError, EOFError, OSError) as error:
         raise TableError(f"{path} is not a readable .npy array ({error}); write it with numpy.save.") from error
     if array.dtype.kind not in "biuf":
-        raise TableError(f"{path} holds an array of {array.dtype}, not of numbers; save it as an array of floats.")
+        raise TableError(f"{path} contains an array of {array.dtype}, not of numbers; save it as an array of floats.")
     if array.shape[1:] != row_shape:
         raise TableError(
-            f"{path} holds an array of shape {array.shape}, but the model takes rows of shape {row_shape}; pass the "
-            "columns that it was trained on."
+            f"{path} contains an array of shape {array.shape}, but the model expects rows of shape {row_shape}; pass "
+            "the columns that it was trained on."
         )
     if not len(array):
-        raise TableError(f"{path} has no rows; pass a file with at least one.")
+        raise TableError(f"{path} has no rows; pass a file with at least one row.")
     step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])
-        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and are reported below
+        with np.errstate(over="ignore"):  # numbers outside the range of float32 become infinite and are reported below
             bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "f" else block)
         if bad.any():
             row, *place = np.argwhere(bad)[0].tolist()
@@ -186,6 +186,6 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
 
 def _not_finite(name: str, value: Any, row: int, column: str) -> TableError:
     return TableError(
-        f"{name} holds {value} in row {row + 1:,}, column {column}, which is not a finite number; replace it, or "
+        f"{name} has {value} in row {row + 1:,}, column {column}, which is not a finite number; replace it, or "
         "remove the row."
     )

@@ -1,4 +1,4 @@
-"""Settings of a fit of two files, which can be stored as TOML."""
+"""Settings for fitting two files; they can be stored as TOML."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from uulearn.app.facts import read_value
-from uulearn.defaults import AUTO, EVALUATION_FRACTION
+from uulearn.defaults import AUTO, EVALUATION_FRACTION, TARGET_PRIOR
 from uulearn.estimator import UUClassifier
+from uulearn.storage import read_value
 from uulearn.training import TrainingOptions
 
 CLASSIFIER_TABLE = "classifier"
@@ -23,7 +23,7 @@ SET_BY_FIT = (
     "set_priors", "target_prior", "random_state", "progress", "training", "training__checkpoint_dir",
     "training__distributed",
 )  # fmt: skip
-"""Parameters of the classifier that the fit sets itself."""
+"""Parameters of the classifier that cannot be set, because the fit chooses them."""
 CLASSIFIER_PARAMETERS = {
     *inspect.signature(UUClassifier).parameters,
     *(f"training__{option.name}" for option in dataclasses.fields(TrainingOptions)),
@@ -35,14 +35,14 @@ EXAMPLE = "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out mode
 class FitSettings:
     """Files, priors, columns, and parameters of the classifier.
 
-    ``classifier`` maps parameter names of `uulearn.UUClassifier` to values, training options as ``training__ema``; all
-    others have their defaults.
+    ``classifier`` maps parameter names of `uulearn.UUClassifier` (including training options such as ``training__ema``)
+    to values; all other parameters have their defaults.
     """
 
     first: str
     second: str
     set_priors: tuple[float, float] | str
-    target_prior: float = 0.5
+    target_prior: float = TARGET_PRIOR
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ class FitSettings:
     """Column of image paths, if the files are tables of images."""
     image_size: int | None = None
     hold_out: float = EVALUATION_FRACTION
-    """Fraction of the rows that evaluates the model; unused if every row has an out-of-fold score."""
+    """Fraction of the rows held out to evaluate the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
-    """Whether to train again with wrong priors to measure their effect; None means if training is fast."""
+    """Whether to train again with wrong priors to measure their effect; None means yes if training is fast."""
     seed: int = 0
     classifier: Mapping[str, Any] = field(default_factory=dict)
 
@@ -70,7 +70,7 @@ class FitSettings:
             )
         for name in (*self.ids, self.images):
             if name in RESULT_COLUMNS:
-                raise ValueError(f"predict writes a column {name!r} itself; rename that column of the files.")
+                raise ValueError(f"predict writes a column named {name!r}; rename that column in the files.")
         for name in self.classifier:
             if name not in CLASSIFIER_PARAMETERS:
                 raise ValueError(f"[{CLASSIFIER_TABLE}] {name} is not a parameter that can be set there; remove it.")
@@ -79,8 +79,8 @@ class FitSettings:
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
         """Merge settings from a configuration file and command-line options, which take precedence.
 
-        Options have the names of settings and of parameters of the classifier. Other options, and those that are None
-        or empty, are ignored.
+        Options are named like settings or parameters of the classifier. Other options, and options that are None or
+        empty, are ignored.
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}
@@ -103,7 +103,7 @@ class FitSettings:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a TOML file and check names and types; `FitSettings` checks the values."""
+    """Read a TOML file and check the names and types of the settings; `FitSettings` checks the values."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:

@@ -10,7 +10,7 @@ TERMINAL_WIDTH = 100
 """Columns at which warnings and notes wrap in a terminal."""
 LABEL_WIDTH = 11
 CARD_COLUMNS = 50
-"""Maximum number of column names in a model card; a wide table has thousands."""
+"""Maximum number of column names in a model card, because a table may have thousands of columns."""
 CARD_UNUSED_COLUMNS = 100
 
 
@@ -35,7 +35,7 @@ def format_summary(facts: FitFacts, out: Path) -> str:
 
 
 def _basis(facts: FitFacts) -> str:
-    """Describe the target of the accuracy and the rows that it was estimated from."""
+    """Describe the target prior of the accuracy estimate and the rows used for it."""
     rows = " + ".join(f"{n:,}" for n in facts.row_use.evaluation)
     unseen = ", each scored by a model not trained on it" if facts.out_of_fold else " held out of training"
     confidence = f"{100 * facts.evaluation.accuracy.confidence:g}%"

@@ -1,4 +1,4 @@
-"""Train a classifier and keep rows for its evaluation: all rows out of fold, or held-out rows.
+"""Train a classifier and return rows for its evaluation: all rows with out-of-fold scores, or held-out rows.
 
 An ensemble over folds scores every row with the model that was not trained on it, at an epoch and with a threshold that
 other rows chose. A single model, and an ensemble after self-training, are evaluated on rows that are set aside before
@@ -28,12 +28,12 @@ Matrices = tuple[Matrix, Matrix]
 Integers = NDArray[np.int64]
 ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
 IMPORTANCE_ROWS = 20_000
-"""Rows of both sets together that are scored again to measure the importance of columns."""
+"""Maximum number of rows, both sets together, that are scored again to measure column importance."""
 
 
 @dataclass(frozen=True)
 class EvaluationRows:
-    """Log-odds of the rows that evaluate a classifier, by models that were not trained on them."""
+    """Evaluation rows of a classifier, with their log-odds from models that were not trained on them."""
 
     scores: NDArray[np.float32]
     sets: Integers
@@ -41,7 +41,7 @@ class EvaluationRows:
     """Some of the rows, with their sets and folds."""
     sample_sets: Integers
     sample_folds: Integers
-    """Rows of different folds are scored by different models."""
+    """The fold of each row; rows of different folds are scored by different models."""
     score: ScoreFunction
     """Maps rows and their folds to log-odds."""
     row_use: RowUse
@@ -49,7 +49,7 @@ class EvaluationRows:
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
-    """Whether there are too few unique rows to leave any out in a fold."""
+    """Whether there are too few unique rows to hold out any."""
 
 
 def train_and_score(
@@ -58,7 +58,7 @@ def train_and_score(
     """Train the classifier, and score evaluation rows with models that were not trained on them.
 
     An ensemble over folds scores all rows. A single model and a self-trained ensemble score a ``fraction`` of the rows,
-    set aside before the fit. The parameters that were "auto" get their values.
+    which is held out before the fit. Parameters that were "auto" are replaced by their resolved values.
     """
     number, rounds, sizes = classifier.n_estimators, classifier.self_training_rounds, (len(X[0]), len(X[1]))
     place = _sample(sum(sizes), seed)
@@ -97,9 +97,9 @@ def train_and_score(
 def _train_with_holdout(
     classifier: UUClassifier, X: Matrices, fraction: float, seed: int, folder: Path
 ) -> EvaluationRows:
-    """Set a fraction of the rows aside for evaluation, and fit on the rest as `uulearn.UUClassifier` does.
+    """Hold out a fraction of the rows for evaluation, and fit the classifier on the remaining rows.
 
-    If the rows are copies of a few, so that the classifier cannot hold out any, it gets validation rows as well. It is
+    If there are too few unique rows to hold out some of them, the classifier also gets validation rows. It is
     calibrated, because `uulearn predict` writes probabilities.
     """
     splits, note = split_rows(X, 2 * fraction, seed)

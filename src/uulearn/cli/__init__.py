@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; an interrupt during imports is reported like any other."""
+    """Run the command line; an interrupt during imports is reported like any other interrupt."""
     try:
         from uulearn.cli.app import main as run
 

@@ -1,7 +1,6 @@
-"""The command line: one sentence if something is wrong, a traceback only with ``--debug``.
+"""The command-line interface; errors are one sentence, with a traceback only if ``--debug`` is set.
 
-Each command is declared in its own module, which imports the library only when the command runs, so ``--help``
-answers at once.
+Each command is declared in its own module, which imports the library only when the command runs, so ``--help`` is fast.
 """
 
 import contextlib
@@ -36,9 +35,9 @@ COMMANDS_AND_EXAMPLES = (
     (priors, "uulearn priors clinic_a.csv clinic_b.csv"),
     (reproduce, "uulearn reproduce table3 --dataset mnist --trials 5"),
 )
-"""The commands in the order of ``--help``, each with an example for its own help."""
+"""The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")
-"""Commands whose ``--set-priors`` takes two numbers or one word, which Click cannot declare."""
+"""Commands whose ``--set-priors`` accepts two numbers or one word; Click does not support this."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 plus the number of SIGINT, as shells do
 EXIT_BROKEN_PIPE = 141  # 128 plus the number of SIGPIPE
@@ -46,11 +45,11 @@ EXPECTED_ERRORS = (
     ValueError, TypeError, LookupError, OSError, ArithmeticError, ImportError, RuntimeError, MemoryError,
 )  # fmt: skip
 LONGEST_ERROR = 2000
-"""Maximum length of an error message in characters; longer ones may quote a whole file and are cut."""
+"""Maximum length of an error message in characters; longer messages, which may quote a whole file, are truncated."""
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """Accepts ``--set-priors 0.8 0.2`` as one value, and reports interrupts."""
+    """Command group that accepts ``--set-priors 0.8 0.2`` as one value and reports interrupts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Join the two numbers after ``--set-priors``."""
@@ -72,9 +71,21 @@ class CommandGroup(typer.core.TyperGroup):
             return super().invoke(ctx)
 
 
+class Command(typer.core.TyperCommand):
+    """Command whose help shows arguments without their Python type: ``A`` instead of ``A <str>``."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """Return the parameters; arguments are shown without their Python type."""
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if parameter.param_type_name == "argument":
+                vars(parameter)["display_type"] = lambda ctx: ""
+        return parameters
+
+
 @contextlib.contextmanager
 def _handle_interrupt() -> Iterator[None]:
-    """Print "interrupted" and the message of the interrupt, if there is one; Typer would end silently."""
+    """Print "interrupted" and the message of the interrupt, if it has one; Typer would exit silently."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -89,10 +100,10 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # plain help: flags without a type, and without importing rich
+    rich_markup_mode=None,  # plain help text, without importing rich
 )
 for _command, _example in COMMANDS_AND_EXAMPLES:
-    app.command(epilog=f"Example: {_example}")(_command)
+    app.command(cls=Command, epilog=f"Example: {_example}")(_command)
 
 
 def _print_version(requested: bool) -> None:
@@ -110,16 +121,16 @@ def _global_options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Declare the options before the command."""
+    """Declare the global options, which precede the command."""
 
 
 def main() -> None:
-    """Run the command line; expected errors end in one sentence on standard error and exit code 2."""
+    """Run the command line; expected errors print one sentence to standard error and set exit code 2."""
     debug = "--debug" in sys.argv
     try:
         app()
     except BrokenPipeError:
-        # The reader of the output, such as `head`, ended. This is not an error, but Python would report one at exit.
+        # The reader of the output, such as `head`, has exited. This is not an error, but Python would report one.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_BROKEN_PIPE) from None
     except EXPECTED_ERRORS as error:
@@ -137,8 +148,6 @@ def main() -> None:
 def format_error(error: Exception) -> str:
     r"""Return an error message on one line, without control characters from quoted file contents.
 
-    Examples
-    --------
     >>> format_error(ValueError("column '\x1b[2Jage' is not a number;\nfix it."))
     "column '�[2Jage' is not a number; fix it."
     """

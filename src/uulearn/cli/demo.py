@@ -1,4 +1,4 @@
-"""``uulearn demo``: the main result of the paper on two small datasets, in under a minute."""
+"""``uulearn demo``: show the main result of the paper on two small datasets, and write tables for other commands."""
 
 from __future__ import annotations
 
@@ -10,34 +10,42 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from uulearn.cli.options import option
+from uulearn.cli.options import flag, option
 
 if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
 
 SAVED_METHOD = "leaky_relu"
-"""Method of the model that the demo saves."""
+"""Method of the saved model."""
 
 
 def demo(
-    out: Annotated[Path, option("DIR", "Folder for the figure, the table and the model.")] = Path("uulearn-demo"),
+    out: Annotated[Path, option("DIR", "Folder for the tables, the figure and the model.")] = Path("uulearn-demo"),
     epochs: Annotated[int, option("N", "Number of epochs per run.", min=1)] = 200,
     seed: Annotated[int, option("N", "Random seed.", min=0)] = 0,
+    files_only: Annotated[bool, flag("Write only the patient tables, without training.", "--files-only")] = False,
 ) -> None:
-    """Compare all five methods on small included datasets."""
+    """Compare all five methods on small included datasets, and write tables for the other commands."""
     import numpy as np
     import pandas as pd
     from rich.console import Console
+
+    from uulearn.cli.demo_tables import demo_tables, write_tables
+
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; pass a folder as --out.")
+    tables = demo_tables(seed)
+    write_tables(out, tables)
+    if files_only:
+        console.print(_describe_tables(out, tables))
+        return
 
     from uulearn.cli.demo_runs import DEMO_MODEL, DEMO_PRIORS, demo_tasks, draw_sets, summarize, train_task
     from uulearn.cli.progress import ProgressOutput, TerminalOutput
     from uulearn.risk.corrections import METHODS
     from uulearn.storage import write_atomically
 
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; pass a folder as --out.")
-    out.mkdir(parents=True, exist_ok=True)
     tasks = demo_tasks(seed)
     trained: dict[str, dict[str, Any]] = {task.name: {} for task in tasks}
     runs = [(task, method) for task in tasks for method in METHODS]
@@ -53,7 +61,7 @@ def demo(
         f"{task.name} {task.set_size} + {task.set_size} ({draw_sets(task, seed).overlap} in both)" for task in tasks
     )
     console.print(
-        "Digits (even against odd) and breast cancer (benign against malignant), each as\n"
+        "Digits (even against odd) and breast cancer (malignant against benign), each as\n"
         f"two unlabeled sets with class priors {DEMO_PRIORS[0]} and {DEMO_PRIORS[1]}; {epochs} epochs of a "
         f"{'-'.join(map(str, DEMO_MODEL['hidden']))}\nMLP, seed {seed}. Labels of the test part were used only for the "
         f"accuracies below.\nRows of the sets: {rows}.\n"
@@ -72,20 +80,43 @@ def demo(
         draw(out / "demo.png", {name: {m: c.history_ for m, c in own.items()} for name, own in trained.items()})
         console.print(f"figure  {out / 'demo.png'}")
     saved = trained[tasks[0].name][SAVED_METHOD]
-    saved.save(out / "model")
-    console.print(f"model   {out / 'model'} ({tasks[0].name}, {SAVED_METHOD})")
+    saved.save(out / "digits_model")
+    console.print(f"model   {out / 'digits_model'} ({tasks[0].name}, {SAVED_METHOD})")
     new_rows = tasks[0].X_test
     header = ",".join(f"pixel_{i // 8}_{i % 8}" for i in range(new_rows.shape[1]))
     write_atomically(
-        out / "new_rows.csv", lambda path: np.savetxt(path, new_rows, "%g", ",", header=header, comments="")
+        out / "digits_rows.csv", lambda path: np.savetxt(path, new_rows, "%g", ",", header=header, comments="")
     )
     console.print(f"\nThe saved model:\n{saved.summary()}\n\nNext, score rows with it:")
-    arguments = ["predict", out / "model", out / "new_rows.csv", "--out", out / "scored.csv"]
-    console.print(f"  {shlex.join([*_program(), *map(str, arguments)])}")
+    arguments = ["predict", out / "digits_model", out / "digits_rows.csv", "--out", out / "digits_scored.csv"]
+    console.print(f"  {shlex.join([*_program(), *map(str, arguments)])}\n")
+    console.print(_describe_tables(out, tables))
+    console.print(f"\nTrain a model on both clinics:\n  {shlex.join([*_program(), *_fit_command(out)])}")
+
+
+def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
+    """Return a description of the tables."""
+    from uulearn.cli.demo_tables import LABEL_COLUMN, TABLE_PRIORS
+
+    lines = [
+        f"  {name:20}  {len(table):5,} rows  {TABLE_PRIORS[name]:.0%} positive"
+        + (f"  with labels: {LABEL_COLUMN}" if LABEL_COLUMN in table else "")
+        for name, table in tables.items()
+    ]
+    return "\n".join([f"Simulated patients of two clinics, in {folder} (positive: the patient is ill)", *lines])
+
+
+def _fit_command(folder: Path) -> list[str]:
+    """Return the arguments of the command that trains a model on the tables of both clinics."""
+    from uulearn.cli.demo_tables import TABLE_PRIORS
+
+    (first, second, new, *_), priors = TABLE_PRIORS, list(map(str, TABLE_PRIORS.values()))
+    command = ["fit", str(folder / first), str(folder / second), "--set-priors", *priors[:2]]
+    return [*command, "--target-prior", str(TABLE_PRIORS[new]), "--model", "linear", "--out", str(folder / "model")]
 
 
 def _program() -> list[str]:
-    """Return how this command was started, so the printed next command works the same way."""
+    """Return how this command was started, so that you can copy the printed commands."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return [os.path.relpath(sys.executable), "-m", "uulearn"]

@@ -1,4 +1,4 @@
-"""The figure of ``uulearn demo``, in the style of the paper's Figure 1."""
+"""Draw the figure of ``uulearn demo``, in the style of the paper's Figure 1."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,7 @@
-"""The runs of ``uulearn demo``: five methods on two datasets that scikit-learn includes.
+"""Train the runs of ``uulearn demo``: five methods on two datasets included in scikit-learn.
 
-Two unlabeled sets with class priors 0.7 and 0.3, and one small deep model: without a correction the empirical risk
-becomes negative and the test accuracy drops; a correction prevents this.
+Each run trains a small deep model on two unlabeled sets with class priors 0.7 and 0.3. Without a correction, the
+empirical risk becomes negative and the test accuracy drops; a correction prevents this.
 """
 
 from dataclasses import dataclass
@@ -57,13 +57,13 @@ class DemoResult:
 
 
 def demo_tasks(seed: int) -> list[DemoTask]:
-    """Return the two tasks: digits (even against odd) and breast cancer (benign against malignant)."""
+    """Return the two tasks: digits (even against odd) and breast cancer (malignant against benign)."""
     digits, classes = load_digits(return_X_y=True)
     cells, benign = load_breast_cancer(return_X_y=True)
     tasks = []
     for name, X, y, size, scale in (
         ("digits", digits, (classes % 2 == 0).astype(int), 600, 1 / 16),
-        ("breast cancer", cells, benign, 180, 1.0),
+        ("breast cancer", cells, 1 - benign, 180, 1.0),
     ):
         X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
         if scale == 1.0:
@@ -96,7 +96,7 @@ def train_task(task: DemoTask, method: str, epochs: int, seed: int) -> UUClassif
 
 
 def summarize(task: DemoTask, method: str, history: History) -> DemoResult:
-    """Return the numbers of a run for the table."""
+    """Return the row of the table for one run."""
     accuracy = history.column("test_accuracy")
     return DemoResult(
         task.name, method, accuracy[-1], max(accuracy), history[-1]["unbiased"], history.first_negative_epoch

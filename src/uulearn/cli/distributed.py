@@ -1,4 +1,4 @@
-"""Commands in several torchrun processes: the first process prints, and no process waits for an ended one."""
+"""Run commands in several torchrun processes: only the first prints, and no process waits for an exited one."""
 
 import contextlib
 import os
@@ -14,15 +14,13 @@ import typer
 from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
 
 FIRST_PROCESS_SECONDS = 10.0
-"""Seconds that a failed process waits for the first process to fail for the same reason and print it."""
+"""Seconds that a failed process waits, because the first process may fail for the same reason and print it."""
 EXIT_WITH_OTHERS = 1
 
 
 def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
-    """Return whether the command runs on Ray; raise if its options are wrong or torchrun is used.
+    """Return whether the command runs on Ray; raise ValueError if the options conflict or torchrun is used.
 
-    Examples
-    --------
     >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
     (True, False)
     """
@@ -30,7 +28,7 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
         raise ValueError(f"--engine must be local or ray, got {engine!r}.")
     for option, value in (("--address", address), ("--workers", workers)):
         if engine != "ray" and value is not None:
-            raise ValueError(f"{option} {value} needs --engine ray; add it, or remove {option}.")
+            raise ValueError(f"{option} {value} needs --engine ray; add --engine ray, or remove {option}.")
     if engine == "ray" and started_by_torchrun():
         raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
     return engine == "ray"
@@ -42,17 +40,17 @@ def is_first_process() -> bool:
 
 
 def first_process_ended() -> bool:
-    """Return whether the first process also ends shortly after this one failed; it then prints the reason for all.
+    """Return whether the first process exits shortly after this one failed; it then prints the reason.
 
     Returns False in the first process, in a single process, and if the first process continues, because the error is
-    then specific to this process. If the first process fails, torchrun ends this one while it waits.
+    then specific to this process. If the first process fails, torchrun stops this one while it waits.
     """
     if not started_by_torchrun() or is_first_process():
         return False
     if dist.is_initialized() and dist.get_backend() == "gloo":
         began = time.monotonic()
         with contextlib.suppress(RuntimeError):  # connection lost, or timeout
-            receiving = dist.irecv(torch.zeros(1), src=0)  # a message that is never sent
+            receiving = dist.irecv(torch.zeros(1), src=0)  # waits for a message that is never sent
             if receiving is not None:
                 receiving.wait(timedelta(seconds=FIRST_PROCESS_SECONDS))
         return time.monotonic() - began < FIRST_PROCESS_SECONDS
@@ -62,14 +60,14 @@ def first_process_ended() -> bool:
 
 @contextlib.contextmanager
 def exit_together(out: Path) -> Iterator[None]:
-    """End this process quietly if another one failed.
+    """Exit silently if another process failed.
 
-    If no other process explains the failure, the first one prints that a process ended, and how to continue the fit.
+    If no other process explains the failure, the first one prints that a process exited, and how to continue the fit.
     """
     try:
         yield
     except FirstWorkerError:
-        first_process_ended()  # ending earlier would make torchrun kill the first process while it prints
+        first_process_ended()  # if this process exited earlier, torchrun would kill the first process while it prints
         raise typer.Exit(EXIT_WITH_OTHERS) from None
     except RuntimeError as error:
         if not dist.is_initialized() or not is_lost_connection(error):
@@ -77,7 +75,7 @@ def exit_together(out: Path) -> Iterator[None]:
         if dist.get_rank() == 0:
             from uulearn.app.output import OutputFolder
 
-            reason = "another of the processes that train together has ended, or cannot be reached"
+            reason = "another training process has exited or cannot be reached"
             typer.echo(f"error: {reason}{OutputFolder.at(out).resume_hint()}.", err=True)
         raise typer.Exit(EXIT_WITH_OTHERS) from None
 
@@ -85,8 +83,6 @@ def exit_together(out: Path) -> Iterator[None]:
 def is_lost_connection(error: RuntimeError) -> bool:
     """Return whether the error means that another process is no longer reachable.
 
-    Examples
-    --------
     >>> is_lost_connection(RuntimeError("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:152."))
     True
     >>> is_lost_connection(RuntimeError("a stack expects each tensor to be of equal size"))

@@ -1,4 +1,4 @@
-"""``uulearn evaluate``: accuracy of a model, with or without labels."""
+"""``uulearn evaluate``: estimate the accuracy of a model, with or without labels."""
 
 from __future__ import annotations
 
@@ -18,28 +18,32 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
-    first: Annotated[str, argument("A", "New rows of the same kind as set 0, or labeled rows.")],
-    second: Annotated[str | None, argument("B", "New rows of the same kind as set 1; not with --labels.")] = None,
-    labels: Annotated[str | None, option("COLUMN", "Column of A with the labels.")] = None,
+    first: Annotated[str, argument("A", "New rows from the same source as set 0, or labeled rows.")],
+    second: Annotated[str | None, argument("B", "New rows from the same source as set 1; omit with --labels.")] = None,
+    labels: Annotated[str | None, option("COLUMN", "Column of A that contains the labels.")] = None,
     positive: Annotated[str | None, option("VALUE", "Label of the positive class. Default: 1, true or yes.")] = None,
     set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: as in the fit.")] = None,
     target_prior: Annotated[float | None, option("π", "Class prior of the population. Default: as in the fit.")] = None,
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on two unlabeled files, or on one labeled file."""
+    """Evaluate a model on two unlabeled files or one labeled file."""
     from uulearn.app.evaluation import evaluate_labels, evaluate_sets
     from uulearn.app.model import TableModel
 
     priors = parse_set_priors(set_priors)
+    if labels is None and positive is not None:
+        raise ValueError(f"--positive {positive} needs --labels COLUMN; add it, or remove --positive.")
+    if labels is not None and priors is not None:
+        raise ValueError("--set-priors is for two unlabeled files; remove it, or remove --labels.")
     if labels is not None and second is None:
         chosen = TableModel.load(model).with_target_prior(target_prior)
         _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
         return
     if labels is not None or second is None:
         raise ValueError(
-            "evaluate takes either two files of unlabeled rows, A and B, or one file with --labels COLUMN; "
-            f"got {'both' if second is not None else 'one file without --labels'}."
+            "evaluate expects two unlabeled files, A and B, or one file with --labels COLUMN; "
+            f"got {'B and --labels' if second is not None else 'one file without --labels'}."
         )
     if isinstance(priors, str):
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")
@@ -54,8 +58,8 @@ def _warn_if_impossible(evaluation: Evaluation) -> None:
         _warn("the estimate is far below chance: pass the two files in the same order as in the fit.")
     if accuracy.value > 1 or auc.value > 1 + 4 * auc.standard_error:
         _warn(
-            "the estimate is impossibly large: by chance if there are few rows; otherwise the model was trained on "
-            "these rows, the mixture assumption is violated, or the class priors are further apart than stated."
+            "the estimate is too high to be correct: there are too few rows, the model was trained on these rows, "
+            "the mixture assumption is violated, or the class priors are further apart than stated."
         )
 
 
@@ -67,7 +71,7 @@ def _print_labeled(result: LabeledEvaluation, as_json: bool) -> None:
     typer.echo(str(result.evaluation))
     if result.evaluation.auc.interval[1] < 0.5:
         _warn(
-            "positives score lower than negatives: the class priors are probably in the wrong order; exchange the two "
+            "positives score lower than negatives: the class priors are probably in the wrong order; swap the two "
             "values of --set-priors and fit again."
         )
     typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")

@@ -1,4 +1,4 @@
-"""``uulearn export``: a model as an ONNX file."""
+"""``uulearn export``: write a model as an ONNX file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ def export(
     model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
     out: Annotated[Path, option("FILE", "ONNX file to write.")] = Path("model.onnx"),
 ) -> None:
-    """Write a model as an ONNX file and check it against the original."""
+    """Write a model as an ONNX file and check its scores."""
     from uulearn.app.model import TableModel, load_model
     from uulearn.export import export_onnx
     from uulearn.io.writing import explained
@@ -20,7 +20,7 @@ def export(
     loaded = load_model(model)
     with explained(out):
         if isinstance(loaded, TableModel):
-            # Images are bytes; a column of a table can hold times in seconds, which need float64.
+            # Images are bytes; a table can contain times in seconds, which need float64.
             input_type = "uint8" if loaded.encoder is None else "float64"
             exported = export_onnx(loaded.classifier, out, pipeline=loaded.encoder, input_type=input_type)
         else:

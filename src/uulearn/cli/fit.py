@@ -36,12 +36,12 @@ def fit(
     target_prior: Annotated[
         float | None, option("π", "Class prior of the population that the model is used on. Default: 0.5.")
     ] = None,
-    out: Annotated[Path, option("DIR", "Folder for the model.")] = Path("model"),
+    out: Annotated[Path, option("DIR", "Folder that the model is written to.")] = Path("model"),
     drop: Drop = None,
     ids: Annotated[
-        list[str] | None, option("COLUMN", "Identifier: copied to the output of predict, not trained on.", "--id")
+        list[str] | None, option("COLUMN", "Identifier; copied to the output of predict, not used in training.", "--id")
     ] = None,
-    only: Annotated[list[str] | None, option("COLUMN", "Use only this column. Repeat it for several columns.")] = None,
+    only: Annotated[list[str] | None, option("COLUMN", "Column to use; repeat the option to use several.")] = None,
     sheet: Sheet = None,
     images: Annotated[str | None, option("COLUMN", "Column of image paths, if A and B are tables of images.")] = None,
     image_size: Annotated[
@@ -66,7 +66,7 @@ def fit(
     device: Annotated[str | None, option("NAME", "auto, cpu or cuda. Default: auto.")] = None,
     seed: Annotated[int | None, option("N", "Random seed. Default: 0.", min=0)] = None,
     hold_out: Annotated[
-        float | None, option("P", "Fraction of the rows that evaluate a single or self-trained model. Default: 0.1.")
+        float | None, option("P", "Fraction of rows held out to evaluate a single or self-trained model. Default: 0.1.")
     ] = None,
     allow_leakage: Annotated[
         bool | None, flag("Keep columns that identify the file of a row.", "--allow-leakage")
@@ -89,8 +89,8 @@ def fit(
 
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
-        raise ValueError("fit --engine ray needs --workers, the number of processes that train together.")
-    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
+        raise ValueError("fit --engine ray needs --workers, the number of training processes.")
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options have the same names as settings
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)
@@ -103,7 +103,7 @@ def fit(
         else:
             facts = run.fit(command, progress)
         text = json.dumps(facts.to_dict(), indent=1, ensure_ascii=False) if as_json else format_summary(facts, out)
-    if run.first:  # another process prints
+    if run.first:  # otherwise another process prints
         try:
             typer.echo(text)
         except OSError as error:

@@ -26,11 +26,9 @@ def argument(metavar: str, text: str) -> Any:
 Engine = Annotated[str, option("NAME", "local, or ray to run on a Ray cluster.")]
 ADDRESS_HELP = "With --engine ray: auto, or the address of the head node. Default: only this machine."
 Address = Annotated[str | None, option("HOST", ADDRESS_HELP)]
-RayWorkers = Annotated[
-    int | None, option("N", "With --engine ray: number of processes that work at once.", "--workers", min=1)
-]
+RayWorkers = Annotated[int | None, option("N", "With --engine ray: number of parallel processes.", "--workers", min=1)]
 AsJson = Annotated[bool, flag("Print JSON, for scripts.", "--json")]
-Drop = Annotated[list[str] | None, option("COLUMN", "Column to leave out. Repeat it for several columns.")]
+Drop = Annotated[list[str] | None, option("COLUMN", "Column to leave out; repeat the option for several columns.")]
 Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the first sheet.")]
 
 

@@ -1,4 +1,4 @@
-"""``uulearn plan``: the number of rows to hold out, as text or JSON."""
+"""``uulearn plan``: print the number of rows to hold out, as text or JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uulearn.cli.options import AsJson, option
+from uulearn.defaults import TARGET_PRIOR
 
 if TYPE_CHECKING:
     from uulearn.theory.planning import PlannedPrecision, RowPlan
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
 
 def plan(
     set_priors: Annotated[tuple[float, float], option("θ θ′", "Class priors of set 0 and set 1, such as 0.6 0.4.")],
-    target_prior: Annotated[float, option("π", "Class prior of the population that the classifier is used on.")] = 0.5,
+    target_prior: Annotated[
+        float, option("π", "Class prior of the population that the classifier is used on.")
+    ] = TARGET_PRIOR,
     accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
-    half_width: Annotated[float, option("P", "Half width of the interval; 0.02 means two points either way.")] = 0.02,
+    half_width: Annotated[float, option("P", "Half-width of the interval; 0.02 means ±2 percentage points.")] = 0.02,
     sizes: Annotated[
-        tuple[int, int] | None, option("N N′", "Held-out rows of set 0 and set 1; prints the precision that they give.")
+        tuple[int, int] | None, option("N N′", "Number of held-out rows of set 0 and set 1; prints their precision.")
     ] = None,
     delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Calculate how many rows to hold out to estimate the accuracy without labels."""
+    """Calculate how many rows a label-free accuracy estimate needs."""
     from uulearn.theory.planning import plan_rows
 
     found = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
@@ -33,7 +36,7 @@ def plan(
 
 
 def render(plan: RowPlan, *, given: bool) -> str:
-    """Format the plan as text; ``given`` says whether the user passed sizes."""
+    """Format the plan as text; ``given`` is True if the user passed sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
         f"class priors: set 0 {theta}, set 1 {theta_prime}, population {_percent(plan.target_prior)}; "
@@ -122,7 +125,7 @@ def _next_step(plan: RowPlan, given: bool) -> str:
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:
-    """Return fields by name, because json would turn named tuples into lists."""
+    """Return the fields by name, because the json module converts named tuples to lists."""
     return {
         **dataclasses.asdict(plan),
         "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},

@@ -1,13 +1,11 @@
-"""``uulearn predict``: score, probability and class of each row of a file."""
+"""``uulearn predict``: write the score, probability and class of each row of a file."""
 
 import sys
 from pathlib import Path
 from typing import Annotated
 
 from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
-
-STANDARD = "-"
-"""Standard input or output in place of a path."""
+from uulearn.io.formats import STANDARD
 
 
 def predict(
@@ -30,7 +28,7 @@ def predict(
 
     if uses_ray(engine, address, workers):
         if format_ is not None:
-            raise ValueError(f"--engine ray reads Parquet files, not --format {format_}; remove one of the options.")
+            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one option.")
         from uulearn.engines.ray_scoring import score_on_ray
 
         count = score_on_ray(
@@ -42,7 +40,7 @@ def predict(
         count = score_file(
             loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
         )
-    if out != STANDARD:  # standard output may hold the scores, so this goes to standard error
+    if out != STANDARD:  # on standard error, because standard output may contain the scores
         print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""``uulearn priors``: class priors of two files of unlabeled rows, estimated without labels."""
+"""``uulearn priors``: estimate the class priors of two files of unlabeled rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def priors(
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate the class priors of two unlabeled sets, with intervals."""
+    """Estimate the class priors of two unlabeled sets."""
     from uulearn.app.priors import read_sets
     from uulearn.exceptions import UnidentifiedPriorsWarning
     from uulearn.priors import estimate_set_priors
@@ -102,7 +102,7 @@ def _next_step(estimate: SetPriorsEstimate) -> str:
     command = shlex.join(["uulearn", "plan", "--set-priors", *values, "--sizes", *map(str, estimate.sizes)])
     return (
         f"next: see how precisely these sets can estimate an accuracy\n  {command}\n"
-        f"and train: UUClassifier(set_priors=({', '.join(values)}), target_prior=…).fit_sets(X0, X1)"
+        f"and train: uulearn fit A B --set-priors {' '.join(values)} --target-prior …"
     )
 
 

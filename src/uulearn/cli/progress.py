@@ -1,6 +1,6 @@
-"""Progress of long commands: a bar on a terminal, otherwise plain lines at growing intervals.
+"""Show the progress of long commands: a bar on a terminal, otherwise plain lines at growing intervals.
 
-A tracker counts the work (`FitProgress` here, `ReproductionProgress` for ``uulearn reproduce``) and passes a fraction
+A tracker (`FitProgress`, or `ReproductionProgress` for ``uulearn reproduce``) counts the work and passes a fraction
 and a line of text to a `ProgressOutput`, which decides whether and how to show them.
 """
 
@@ -14,15 +14,15 @@ import typer
 from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TerminalBar, TrainingProgress, format_duration
 
 FIRST_LINE = 10.0
-"""Seconds of a stage before the first line about its progress is logged."""
+"""Number of seconds after which the first progress line of a stage is logged."""
 LONGEST_PAUSE = 300.0
-"""Maximum seconds between two lines; the interval grows with the running time."""
+"""Maximum number of seconds between two lines; the interval grows with the running time."""
 
 Clock = Callable[[], float]
 
 
 class ProgressOutput:
-    """Shows nothing."""
+    """Progress output that shows nothing; the base class."""
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
         """Show the finished fraction of the work; a milestone, such as a new stage, is always shown."""
@@ -32,7 +32,7 @@ class ProgressOutput:
 
 
 class LogOutput(ProgressOutput):
-    """Prints a plain line for each milestone, and occasional lines in between."""
+    """Progress output that prints a line for each milestone and occasional lines in between."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -49,13 +49,13 @@ class LogOutput(ProgressOutput):
 
 
 class TerminalOutput(ProgressOutput):
-    """Draws a bar on the terminal."""
+    """Progress output that draws a bar on the terminal."""
 
     def __init__(self) -> None:
         self.bar = TerminalBar()
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
-        """Update the bar; a milestone is drawn at once."""
+        """Update the bar; a milestone is drawn immediately."""
         self.bar.show(fraction, text)
         if milestone:
             self.bar.refresh()
@@ -66,19 +66,17 @@ class TerminalOutput(ProgressOutput):
 
 
 def progress_output(quiet: bool = False) -> ProgressOutput:
-    """Return a bar if standard error is a terminal, else lines; nothing if quiet."""
+    """Return a bar if standard error is a terminal, otherwise lines; if quiet, return an output that shows nothing."""
     if quiet:
         return ProgressOutput()
     return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
 
 
 class FitProgress:
-    """Counts the epochs of all models of a stage and estimates the time left.
+    """Tracker that counts the epochs of all models of a stage and estimates the remaining time.
 
     It is the `uulearn.training.progress.ProgressCallback` of a fit, and observes all training in its ``with`` block.
 
-    Examples
-    --------
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
     >>> progress(StageStarted("training", models=5))
@@ -93,7 +91,7 @@ class FitProgress:
         self.clock = clock
         self.text = ""
         self._training_since: float | None = None
-        self._before: tuple[int, int]  # trained and skipped epochs of finished trainings
+        self._before: tuple[int, int]  # trained and skipped epochs of finished models
         self._start_stage("starting", 0)
 
     def __enter__(self) -> Self:
@@ -106,7 +104,7 @@ class FitProgress:
         self.output.close()
 
     def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
-        """Start a stage, or count epochs; those of a checkpoint, or saved by early stopping, do not count as speed."""
+        """Start a stage or count epochs; epochs of a checkpoint or after early stopping do not affect the speed."""
         if isinstance(event, StageStarted):
             self._start_stage(event.name, event.models)
             self._show(milestone=True)

@@ -1,4 +1,4 @@
-"""``uulearn report``: an HTML page about a model."""
+"""``uulearn report``: write an HTML page about a model."""
 
 from pathlib import Path
 from typing import Annotated

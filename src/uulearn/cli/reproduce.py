@@ -1,4 +1,4 @@
-"""``uulearn reproduce``: the tables and figures of the paper, from stored runs that are never repeated."""
+"""``uulearn reproduce``: reproduce the tables and figures of the paper; stored runs are not repeated."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 def reproduce(
     target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, all of them, or variants.")],
     dataset: Annotated[
-        list[str] | None, option("NAME", "mnist, fashion_mnist, kmnist or cifar10. Repeatable. Default: all four.")
+        list[str] | None, option("NAME", "mnist, fashion_mnist, kmnist or cifar10; can be repeated. Default: all four.")
     ] = None,
     trials: Annotated[
-        int | None, option("N", "Trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
+        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
     ] = None,
-    epochs: Annotated[int | None, option("N", "Epochs per run. Default: 200 (fewer if --quick).", min=1)] = None,
+    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer if --quick).", min=1)] = None,
     out: Annotated[
-        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results, for paper settings.")
+        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results (for paper settings).")
     ] = None,
     data_dir: Annotated[
-        Path | None, option("DIR", "Folder of the datasets. Default: $UULEARN_DATA, then a download cache.")
+        Path | None, option("DIR", "Folder that contains the datasets. Default: $UULEARN_DATA, then a cache.")
     ] = None,
     device: Annotated[str, option("NAME", "auto, cpu or cuda.")] = "auto",
-    quick: Annotated[bool, flag("Small version with few rows and epochs that takes minutes.", "--quick")] = False,
+    quick: Annotated[bool, flag("Run a small version with few rows and epochs (minutes).", "--quick")] = False,
     render_only: Annotated[
         bool, flag("Write tables and figures from stored runs; train nothing.", "--render-only")
     ] = False,
     pack: Annotated[bool, flag("Pack the runs into a few compressed archives.", "--pack")] = False,
     no_selection: Annotated[
-        bool, flag("Use λ = −0.1 instead of choosing λ without labels; fewer runs.", "--no-selection")
+        bool, flag("Use λ = −0.1 instead of choosing λ without labels (fewer runs).", "--no-selection")
     ] = False,
     engine: Engine = "local",
     address: Address = None,
@@ -74,7 +74,7 @@ def reproduce(
     if not render_only:
         tasks = load_all({run["dataset"] for run in store.missing(configurations)}, data_dir)
         if quick:
-            torch.set_num_threads(1)  # more threads do not speed up small matrix products, and slow down shared cores
+            torch.set_num_threads(1)  # more threads do not speed up small matrix products, but slow down shared cores
         with ReproductionProgress(progress_output()) as progress:
             try:
                 if on_ray:
@@ -102,7 +102,7 @@ def default_folder(request: Request) -> Path:
 
 
 def check_folder(out: Path) -> None:
-    """Check before any work that the folder can be written."""
+    """Raise ValueError if the folder cannot be written, before any work starts."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; pass a folder as --out.")
     try:
@@ -114,7 +114,7 @@ def check_folder(out: Path) -> None:
 
 
 def load_all(datasets: Iterable[str], data_dir: Path | None) -> Callable[[str], BinaryTask]:
-    """Load all datasets first, so a missing one is reported before any work."""
+    """Load all datasets first, so that a missing dataset is reported before any work starts."""
     from uulearn.datasets import load_task
     from uulearn.reproduction.experiments import DATASETS
 
@@ -140,7 +140,7 @@ def choose_targets(target: str, request: Request) -> list[str]:
 def summary(
     outcome: ReproductionOutcome | None, pages: Iterable[Page], missing: int, written: Sequence[Path]
 ) -> list[str]:
-    """Return lines about the finished runs, the agreement with the paper, and the written files."""
+    """Format a summary of the finished runs, the agreement with the paper, and the written files."""
     lines = []
     if outcome is not None:
         failed = f", {outcome.not_finite} of them stopped because the risk was not finite" if outcome.not_finite else ""

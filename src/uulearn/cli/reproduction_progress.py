@@ -1,4 +1,4 @@
-"""Progress of ``uulearn reproduce``: finished runs, time left, and the accuracy of the current runs."""
+"""Show the progress of ``uulearn reproduce``: finished runs, remaining time, and the accuracy of the current runs."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from uulearn.training.progress import format_duration
 
 
 class ReproductionProgress(Reporter):
-    """Counts runs and estimates the time left from the cost of the finished epochs."""
+    """Reporter that counts runs and estimates the remaining time from the cost of the finished epochs."""
 
     def __init__(self, output: ProgressOutput) -> None:
         self.output = output
@@ -33,11 +33,11 @@ class ReproductionProgress(Reporter):
         self._started = time.monotonic()
 
     def load(self, dataset: str) -> None:
-        """Show which dataset is read."""
+        """Show which dataset is being read."""
         self.output.show(self.fraction, f"reading {DATASET_NAMES[dataset]}", milestone=True)
 
     def epoch(self, job: ExperimentJob, epoch: int, accuracies: Sequence[float]) -> None:
-        """Show the epoch of the current job, most important first, because a narrow terminal cuts the line."""
+        """Show the epoch of the current job; important values come first, as narrow terminals truncate the line."""
         self._current = job.cost * epoch / job.first["epochs"]
         parts = [accuracy_range(accuracies), f"epoch {epoch}/{job.first['epochs']}", describe_job(job)]
         done = f"{self.found + self.done}/{self.total} runs, {self.time_left}"
@@ -62,7 +62,7 @@ class ReproductionProgress(Reporter):
 
     @property
     def time_left(self) -> str:
-        """The estimated time left as text."""
+        """The estimated remaining time as text."""
         if self.fraction == 0:
             return "time left unknown"
         seconds = (time.monotonic() - self._started) * (1 - self.fraction) / self.fraction
@@ -72,8 +72,6 @@ class ReproductionProgress(Reporter):
 def describe_job(job: ExperimentJob) -> str:
     """Describe the runs of a job briefly.
 
-    Examples
-    --------
     >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
     ...        "loss": "logistic"}
     >>> other = one | {"set_priors": [0.7, 0.3], "seed": 4}
@@ -91,10 +89,8 @@ def describe_job(job: ExperimentJob) -> str:
 
 
 def accuracy_range(accuracies: Iterable[float]) -> str:
-    """Return the lowest and the highest accuracy in percent; empty without any.
+    """Return the lowest and the highest accuracy in percent, or an empty string if there are none.
 
-    Examples
-    --------
     >>> accuracy_range([0.5, 0.75, float("nan")]), accuracy_range([0.5]), accuracy_range([])
     ('50.0 to 75.0%', '50.0%', '')
     """

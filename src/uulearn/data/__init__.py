@@ -1,7 +1,7 @@
-"""Rows of two sets: storage, batches, folds, hold-out, streaming.
+"""Rows of two sets: storage, batches, folds, held-out rows and streaming.
 
-`TwoSets`, `DenseRows` and `SparseRows` hold the rows. `BatchPlan` says which rows form which batch. `hold_out` splits
-off rows of both sets for validation and keeps all copies of a row on one side.
+`TwoSets`, `DenseRows` and `SparseRows` store the rows. `BatchPlan` assigns rows to batches. `hold_out` splits off
+validation rows of both sets; all copies of a row are on the same side of the split.
 """
 
 from uulearn.data.batches import BatchPlan

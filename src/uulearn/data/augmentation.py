@@ -1,6 +1,6 @@
-"""Random augmentation of training images, by name or as a function; each image gets its own random draw.
+"""Random augmentation of training images, by name or as a function; each image is augmented independently.
 
-All draws come from torch's generator of the images' device, which a checkpoint stores, so runs can be resumed.
+Random numbers come from torch's generator of the images' device. Checkpoints store its state, so runs can be resumed.
 """
 
 import functools
@@ -21,8 +21,6 @@ MAX_SHIFT = 4
 def flip(x: Tensor) -> Tensor:
     """Mirror each image of shape (n, channels, height, width) left to right with probability 1/2.
 
-    Examples
-    --------
     >>> flip(torch.tensor([1.0, 2.0]).expand(50, 1, 1, 2)).unique(dim=0)[:, 0, 0].tolist()
     [[1.0, 2.0], [2.0, 1.0]]
     """
@@ -31,17 +29,15 @@ def flip(x: Tensor) -> Tensor:
 
 
 def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
-    """Move each image by −``pixels`` to ``pixels`` rows and columns, all equally likely; zeros fill the gap.
+    """Shift each image by −``pixels`` to ``pixels`` rows and columns, uniformly at random, and fill with zeros.
 
-    Examples
-    --------
     >>> len(shift(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(500, 1, 2, 2), pixels=1).unique(dim=0))
     9
     """
     if not isinstance(pixels, Integral) or isinstance(pixels, bool) or pixels < 0:
         raise ValueError(f"pixels must be an integer of at least 0, got {pixels!r}.")
     n, _, height, width = x.shape
-    # A view of all crops, (n, channels, top, left, height, width), so one gather takes one crop per image.
+    # A view of all crops, (n, channels, top, left, height, width); a single gather selects one crop per image.
     crops = F.pad(x, [int(pixels)] * 4).unfold(2, height, 1).unfold(3, width, 1)
     top, left = torch.randint(2 * int(pixels) + 1, (2, n), device=x.device)
     return crops[torch.arange(n, device=x.device), :, top, left]
@@ -51,26 +47,33 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift}
 
 
 def is_augmentation(name: str) -> bool:
-    """Return whether this is a name in `AUGMENTATIONS`, or several names joined by ``+``."""
+    """Return whether this is a name in `AUGMENTATIONS`, or several names joined by ``+``.
+
+    >>> is_augmentation("shift+flip"), is_augmentation("blur")
+    (True, False)
+    """
     return all(part in AUGMENTATIONS for part in name.split("+"))
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
-    """Return the function for a name or for several names joined by ``+`` (applied left to right)."""
+    """Return the function for a name or for several names joined by ``+`` (applied left to right).
+
+    >>> get_augmentation("shift+flip")(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
+    """
     if callable(augment):
         return augment
     if not isinstance(augment, str) or not is_augmentation(augment):
         names = ", ".join(map(repr, AUGMENTATIONS))
         raise ValueError(
-            f"augment must be one of {names}, several joined by '+', or a function from batch to batch, got "
-            f"{augment!r}."
+            f"augment must be one of {names}, several names joined by '+', or a function of a batch, got {augment!r}."
         )
     chosen = [AUGMENTATIONS[name] for name in augment.split("+")]
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 
 def build_augmentation(augment: AugmentationLike, rows: Tensor) -> Augmentation:
-    """Return the augmentation that a trainer applies to its batches, tested on a few ``rows``."""
+    """Return the augmentation that a trainer applies to its batches, after testing it on a few ``rows``."""
     augmentation = functools.partial(_apply_checked, get_augmentation(augment))
     if rows.ndim != 4:
         name = repr(augment) if isinstance(augment, str) else _name(augment)
@@ -84,7 +87,7 @@ def build_augmentation(augment: AugmentationLike, rows: Tensor) -> Augmentation:
 
 
 def _apply_checked(augmentation: Augmentation, x: Tensor) -> Tensor:
-    """Augment a batch without a gradient; raise an error if its shape, type or device changes."""
+    """Augment a batch without computing gradients; raise an error if its shape, type or device changes."""
     with torch.no_grad():
         out = augmentation(x)
     expected, found = (

@@ -1,4 +1,4 @@
-"""Which rows form which batch (Algorithm 1, lines 4 to 6)."""
+"""Assignment of rows to batches (Algorithm 1, lines 4 to 6)."""
 
 import math
 import warnings
@@ -13,14 +13,12 @@ from uulearn.exceptions import UnevenSetsWarning
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The split of an epoch over two sets into batches, and of each batch between workers.
+    """Split of an epoch over two sets into batches, and of each batch across workers.
 
-    A batch holds about ``batch_size`` rows of both sets together, in proportion to the sizes of the sets: batch i
-    takes rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
-    holds at least one row of each set; if a set has fewer rows than batches, the batches grow.
+    A batch contains about ``batch_size`` rows of both sets, in proportion to the sizes of the sets: batch i
+    contains rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
+    contains at least one row of each set; if a set has fewer rows than batches, the batches grow.
 
-    Examples
-    --------
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
     >>> [BatchPlan((7, 3), 4, worker, 2).counts(2) for worker in (0, 1)]
@@ -39,13 +37,13 @@ class BatchPlan:
 
     @property
     def largest(self) -> int:
-        """Upper bound for the number of rows of a batch."""
+        """Upper bound on the number of rows in a batch."""
         return sum(math.ceil(size / self.n_batches) for size in self.sizes)
 
     def bounds(self, batch: int) -> tuple[slice, slice]:
         """Return the slices of the two shuffled sets that form this worker's part of the given batch."""
         first, second = self._whole(batch)
-        # Counted from opposite ends to leave as few workers as possible without a row in small batches.
+        # Workers are numbered from opposite ends in the two sets, so that small batches leave few workers without rows.
         return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
 
     def counts(self, batch: int) -> tuple[int, int]:
@@ -75,7 +73,7 @@ class BatchPlan:
         return first, second
 
     def shuffles(self, seed: int, epoch: int) -> tuple[Tensor, Tensor]:
-        """Return independent permutations of both sets that depend only on the seed and the epoch."""
+        """Return an independent permutation of each set that depends only on the seed and the epoch."""
         state = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0]
         generator = torch.Generator().manual_seed(int(state) & (2**63 - 1))
         return torch.randperm(self.sizes[0], generator=generator), torch.randperm(self.sizes[1], generator=generator)
@@ -84,7 +82,7 @@ class BatchPlan:
         """Warn if the smaller set makes batches much larger than ``batch_size``."""
         if self.largest > 2 * self.batch_size:
             warnings.warn(
-                f"the sets have {self.sizes[0]:,} and {self.sizes[1]:,} rows: for every batch to hold a row of each, "
+                f"the sets have {self.sizes[0]:,} and {self.sizes[1]:,} rows: every batch needs a row of each set, so "
                 f"batches grew from {self.batch_size:,} to {self.largest:,} rows; collect more rows of the smaller set "
                 "or raise batch_size.",
                 UnevenSetsWarning,

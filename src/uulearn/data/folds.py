@@ -1,4 +1,4 @@
-"""Folds of two sets: each set is split evenly, and all copies of a row are in the same fold."""
+"""Split two sets into folds: each set is split evenly, and all copies of a row are in the same fold."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
 
 
 def split_fold(data: TwoSets, folds: tuple[Positions, Positions], fold: int) -> tuple[TwoSets, TwoSets]:
-    """Return the rows outside a fold, for training, and the rows in it."""
+    """Return the training rows, which are outside a fold, and the rows in the fold."""
     outside, inside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (False, True))
     return data.pick(*outside), data.pick(*inside)
 
@@ -29,13 +29,13 @@ def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
     """Raise an error if the smaller set has fewer rows than folds."""
     if n_folds < 2 or min(sizes) < n_folds:
         raise ValueError(
-            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, but one has {min(sizes)}; use fewer "
-            "folds or more rows."
+            f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, but one set has {min(sizes)}; use "
+            "fewer folds or more rows."
         )
 
 
 def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """Return the fold of every row: copies share a fold, then unique rows balance the fold sizes."""
+    """Return the fold of every row: copies of a row share a fold, and unique rows balance the sizes of the folds."""
     rng = np.random.default_rng([seed, 2])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     fold_of = np.full(len(counts), -1)
@@ -52,10 +52,10 @@ def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: in
 
 
 def _fill_evenly(filled: Positions, n: int) -> Positions:
-    """Return folds for n more rows that make the fold sizes as equal as possible; ``filled`` are the current sizes."""
+    """Assign n more rows so that the fold sizes are as equal as possible; ``filled`` contains the current sizes."""
     level = np.sort(filled)
     total = level.cumsum()
-    # The k smallest folds are filled to a common height; k is the largest number for which n rows are enough.
+    # The k smallest folds are filled to the same size; k is the largest number for which n rows are enough.
     k = int(np.flatnonzero(level * np.arange(1, len(level) + 1) - total <= n)[-1]) + 1
     height, spare = divmod(n + int(total[k - 1]), k)
     order = np.argsort(filled, kind="stable")[:k]

@@ -1,4 +1,4 @@
-"""Rows held out of both sets, for evaluation; all copies of a row, in one set or in both, go to the same side."""
+"""Hold out rows of both sets for evaluation; all copies of a row, in either set, are on the same side of the split."""
 
 import numpy as np
 import torch
@@ -9,18 +9,16 @@ from uulearn import defaults
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
 DIGEST_CHUNK_BYTES = 16 * 2**20
-"""Bytes of float32 rows that are hashed at a time."""
+"""Number of bytes of float32 rows that are hashed at a time."""
 MIXER = -7046029254386353131
-"""2⁶⁴ divided by the golden ratio, odd, as a signed integer: a factor that spreads a word over all bits."""
+"""2⁶⁴ divided by the golden ratio, as an odd signed integer; multiplying by it spreads a word over all bits."""
 
 Positions = NDArray[np.int64]
 
 
 def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
-    """Split into training sets and held-out sets; the held-out fraction is exact if no row has a copy.
+    """Split two sets into training rows and held-out rows; the held-out fraction is exact if no row has a copy.
 
-    Examples
-    --------
     >>> from uulearn.data import DenseRows
     >>> rows = DenseRows(torch.arange(300.0)[:, None])
     >>> data = TwoSets.from_membership(rows, (torch.arange(300) >= 100).long())
@@ -36,16 +34,16 @@ def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSet
 
 
 def check_held_out(which: int, fraction: float, size: int, n_training: int, n_held_out: int) -> None:
-    """Raise an error if one side of the split of a set has no rows."""
+    """Raise an error if the split leaves a set without training rows or without held-out rows."""
     if not n_training or not n_held_out:
         raise ValueError(
             f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}: {n_training} rows "
-            f"would be left for training and {n_held_out} held out; use more rows, another fraction, or 0."
+            f"would be left for training and {n_held_out} held out; use more rows or another fraction."
         )
 
 
 def has_few_unique_rows(data: TwoSets) -> bool:
-    """Return whether a set has so few unique rows that a fold could be empty (copies of a row stay in one fold)."""
+    """Return whether a set has so few unique rows that a fold could be empty (copies of a row share a fold)."""
     digests = row_digests(data)
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     return any(
@@ -55,7 +53,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Return the positions to hold out: a fraction of the rows with copies, then unique rows to fill up each set."""
+    """Return the positions to hold out: a fraction of the rows with copies, then unique rows up to the fraction."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))
@@ -97,7 +95,7 @@ def _sparse_digests(rows: SparseRows) -> Positions:
     matrix = rows.matrix
     values = torch.from_numpy(np.asarray(matrix.data, dtype=np.float32) + 0.0)
     mixed = _mixed(values.view(torch.int32).long()) * _weights(matrix.shape[1])[torch.from_numpy(matrix.indices).long()]
-    mixed[values == 0] = 0  # the same as a value that is not stored
+    mixed[values == 0] = 0  # equivalent to a value that is not stored
     total = torch.cat([torch.zeros(1, dtype=torch.int64), mixed.cumsum(0)])
     ends = torch.from_numpy(matrix.indptr).long()
     return (total[ends[1:]] - total[ends[:-1]]).numpy()

@@ -1,4 +1,4 @@
-"""A hash of rows and settings, so stored work is used only for its own run."""
+"""Hash of rows and settings, used to check that a stored state belongs to the current run."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def digest(parts: Iterable[Tensor | str]) -> str:
-    """Return a short hash of texts and tensors."""
+    """Return a short hash of strings and tensors."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         if isinstance(part, str):

@@ -1,4 +1,4 @@
-"""Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; copy only if necessary."""
+"""Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; data are copied only if necessary."""
 
 import warnings
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from torch import Tensor
 from uulearn.data.rows import DenseRows, Rows, SparseRows, TwoSets
 from uulearn.data.streams import RowStream, StreamedSets
 
-# Bytes of rows that are checked for NaN and infinity at a time, so that the check needs little memory.
+# Number of bytes of rows that are checked for NaN and infinity at a time, to save memory.
 CHECKED_BYTES = 16 * 2**20
 # Types that torch accepts without a copy.
 TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8", "?")))
@@ -25,14 +25,14 @@ TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8",
 
 @dataclass(frozen=True)
 class Columns:
-    """Shape of a row and the column names, if any; all tables of one estimator have the same."""
+    """Shape of a row and column names, if there are any; all tables of an estimator must have the same columns."""
 
     row_shape: tuple[int, ...]
     names: NDArray[np.object_] | None = None
 
 
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
-    """Return the finite rows of X and their columns; ``any_shape`` allows images and sequences as rows."""
+    """Return the rows of X, checked for finite values, and their columns; ``any_shape`` allows images and sequences."""
     rows = _read(X, any_shape, name)
     return rows, Columns(rows.row_shape, None if isinstance(X, Tensor) else _get_feature_names(X))
 
@@ -40,7 +40,7 @@ def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Colum
 def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
-    """Return the finite rows of X, with the same columns as another table; messages mention ``estimator``."""
+    """Return the rows of X, which must be finite and have the expected columns; errors mention ``estimator``."""
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
@@ -51,7 +51,7 @@ def read_same_columns(
     if found == expected:
         return rows
     if name == "X1":
-        raise ValueError(f"X0 has rows of shape {expected} and X1 of shape {found}; both sets need the same columns.")
+        raise ValueError(f"X0 has rows of shape {expected}, but X1 has shape {found}; both sets need the same columns.")
     if len(found) == len(expected) == 1:
         raise ValueError(
             f"{name} has {found[0]} features, but {estimator} is expecting {expected[0]} features as input; pass the "
@@ -62,7 +62,11 @@ def read_same_columns(
 
 @dataclass(frozen=True)
 class FitData:
-    """The inputs of a fit, read and checked: rows of both sets and, if they were passed, held-out rows."""
+    """The validated inputs of a fit: rows of both sets and, if they were passed, held-out rows.
+
+    >>> read_two_tables(np.ones((3, 2)), np.zeros((4, 2)), any_shape=False).data.sizes
+    (3, 4)
+    """
 
     data: TwoSets | StreamedSets
     columns: Columns
@@ -72,14 +76,14 @@ class FitData:
 
 
 def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, passed as one table each, and held-out rows."""
+    """Return both sets, each passed as a separate table, and the held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, passed as one table and the set of each row, and held-out rows."""
+    """Return both sets, passed as one table with the set of each row, and the held-out rows."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
@@ -98,7 +102,7 @@ def read_held_out(
         if size == 0:
             raise ValueError(
                 f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
-                "both; pass rows with sets == 0 and rows with sets == 1."
+                "both sets; pass rows with sets == 0 and rows with sets == 1."
             )
         if size == 1:
             raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
@@ -117,7 +121,7 @@ def read_pair(
     any_shape: bool,
     name: str,
 ) -> tuple[Rows, Tensor] | None:
-    """Return rows and one value per row, such as ``validation_data`` or ``test_data``; None stays None."""
+    """Return rows and one value per row from ``validation_data`` or ``test_data``; None if ``pair`` is None."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -129,7 +133,7 @@ def read_pair(
 def _read(X: Any, any_shape: bool, name: str) -> Rows:
     if isinstance(X, RowStream):
         raise TypeError(
-            f"{name} is a {type(X).__name__}, a stream of rows, which only UUClassifier.fit_sets accepts, for both "
+            f"{name} is a stream of rows ({type(X).__name__}), which only UUClassifier.fit_sets accepts, for both "
             "sets; pass rows in memory here, for example one piece: stream.read(piece)."
         )
     if isinstance(X, Tensor):
@@ -150,7 +154,7 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
         )
     if np.ndim(sets) == 2 and np.shape(sets)[1] != 1:
         raise ValueError(
-            f"sets must hold one value per row, 0 or 1, got a table of shape {tuple(np.shape(sets))}; to pass two "
+            f"sets must have one value per row, 0 or 1, got a table of shape {tuple(np.shape(sets))}; to pass two "
             "tables, use fit_sets(X0, X1)."
         )
     values = column_or_1d(sets.detach().cpu().numpy() if isinstance(sets, Tensor) else sets, warn=True)
@@ -159,7 +163,8 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
     check_classification_targets(values)
     if len(values) != n_rows:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows and sets {len(values)}."
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but sets has "
+            f"{len(values)}; pass one set per row."
         )
     unknown = [value for value in np.unique(values).tolist() if value not in (0, 1)]
     if unknown:
@@ -187,7 +192,7 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
     for name, given in (("X0", first), ("X1", second)):
         if not isinstance(given, RowStream):
             raise TypeError(
-                f"{name} is {type(given).__name__} and the other set is a stream; pass two streams or two arrays."
+                f"{name} is a {type(given).__name__}, but the other set is a stream; pass two streams or two arrays."
             )
     if first.row_shape != second.row_shape:
         raise ValueError(
@@ -206,12 +211,12 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
 
 
 def check_both_sets(sets: Tensor) -> None:
-    """Raise if one of the sets has no rows, because an estimate without labels needs both."""
+    """Raise an error if one of the sets has no rows, because an estimate without labels needs both sets."""
     for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
-                f"sets has no row of set {which}, but an accuracy without labels needs rows of both; for rows with "
-                "labels use sklearn.metrics.accuracy_score(y, clf.predict(X))."
+                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. "
+                "For labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
             )
 
 
@@ -219,7 +224,7 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
     if X.ndim < 2 or (X.ndim > 2 and not any_shape):
         raise ValueError(
             f"Expected 2D array, got a tensor of shape {tuple(X.shape)} for {name}; reshape it to (rows, columns), or "
-            "pass a model of your own for rows of another shape."
+            "pass a custom model for rows of another shape."
         )
     if X.layout != torch.strided:
         raise ValueError(f"{name} is a sparse tensor ({X.layout}); pass X.to_dense(), or a SciPy sparse matrix.")
@@ -250,8 +255,8 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
         for column, value in cells:
             if isinstance(value, str | bytes):
                 raise ValueError(
-                    f"{name} holds text in column {column!r}: {str(value)[:40]!r}; turn it into numbers first, for "
-                    "example with sklearn.preprocessing.OneHotEncoder, or drop it."
+                    f"{name} contains text in column {column!r}: {str(value)[:40]!r}; convert it to numbers first, for "
+                    "example with sklearn.preprocessing.OneHotEncoder, or drop the column."
                 ) from error
         raise
 
@@ -259,7 +264,7 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
 def _as_tensor(array: Any) -> Tensor:
     if array.dtype not in TORCH_TYPES or not array.dtype.isnative:
         array = array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64)
-    # Gathering rows of a column-major table, such as most DataFrames, reads one element at a time.
+    # Gathering rows of a column-major table (such as most DataFrames) would read one element at a time.
     array = np.ascontiguousarray(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -267,7 +272,7 @@ def _as_tensor(array: Any) -> Tensor:
 
 
 def _check_finite(rows: Rows, name: str) -> None:
-    """Raise for NaN, infinity and values that overflow float32; dense rows are checked a few megabytes at a time."""
+    """Raise an error for NaN, infinity and float32 overflow; dense rows are checked in chunks of a few megabytes."""
     if isinstance(rows, SparseRows):
         with np.errstate(over="ignore"):  # reported below
             chunks = [torch.from_numpy(rows.matrix.data.astype(np.float32))]
@@ -278,7 +283,7 @@ def _check_finite(rows: Rows, name: str) -> None:
         chunks = list(torch.split(rows.tensor, max(1, CHECKED_BYTES // per_row)))
     for number, chunk in enumerate(chunks):
         if chunk.sum(dtype=torch.float32).isfinite():
-            continue  # a sum is finite only if every term is
+            continue  # a finite sum has only finite terms
         bad = (~chunk.float().isfinite()).nonzero()
         if len(bad):
             where = bad[0].tolist()
@@ -287,5 +292,5 @@ def _check_finite(rows: Rows, name: str) -> None:
             at = f" (row {row}, column {where[1]})" if len(where) > 1 else ""
             raise ValueError(
                 f"Input {name} contains NaN, infinity or a value too large for dtype('float32'): {value}{at}; remove "
-                "or impute such rows first."
+                "or impute these values first."
             )

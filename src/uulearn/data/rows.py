@@ -1,4 +1,4 @@
-"""Dense or sparse rows for training: each batch, not the whole table, is gathered and converted in a reused buffer."""
+"""Dense or sparse rows for training; each batch is gathered and converted when it is needed, in a reused buffer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from uulearn.data.batches import BatchPlan
 from uulearn.data.identity import digest
 
 RESIDENT_SHARE = 0.6
-"""Fraction of a GPU's free memory that the rows may take; larger tables are copied to the device batch by batch."""
+"""Maximum fraction of a GPU's free memory for the rows; larger tables are copied to the device batch by batch."""
 STAGED_BYTES = 2**20
-"""Bytes of rows that are gathered and converted at a time, so that they stay in the processor's cache."""
+"""Number of bytes of rows that are gathered and converted at a time, chosen to fit the processor's cache."""
 HASHED_VALUES = 2**20
-"""Number of values that are hashed at a time for the fingerprint of a run."""
+"""Number of values that are hashed at a time to compute the fingerprint of a run."""
 
 Batches = Iterator[tuple[Tensor, tuple[int, int]]]
 
@@ -44,7 +44,12 @@ class Rows(ABC):
 
 
 class DenseRows(Rows):
-    """Rows of a tensor of shape (n, …), which is not copied."""
+    """Rows of a tensor of shape (n, …); the tensor is not copied.
+
+    >>> rows = DenseRows(torch.arange(6.0).reshape(3, 2))
+    >>> rows.n_rows, rows.row_shape, rows.slice(1, 2)
+    (3, (2,), tensor([[2., 3.]]))
+    """
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor.detach()
@@ -58,7 +63,7 @@ class DenseRows(Rows):
         if out.dtype == self.dtype and out.device == self.device:
             torch.index_select(self.tensor, 0, index, out=out)
             return
-        # A CPU works in steps that fit its cache; a GPU at once, because every kernel launch costs time.
+        # A CPU gathers rows in steps that fit its cache; a GPU needs one step, because every kernel launch takes time.
         step = len(index) if self.device.type != "cpu" else max(1, STAGED_BYTES * self.n_rows // max(1, self.n_bytes))
         for part, converted in zip(torch.split(index, step), torch.split(out, step), strict=True):
             if self._staging is None or len(self._staging) < len(part):
@@ -78,7 +83,12 @@ class DenseRows(Rows):
 
 
 class SparseRows(Rows):
-    """Rows of a SciPy CSR matrix or array; only the current batch is dense."""
+    """Rows of a SciPy CSR matrix or array; only the current batch is dense.
+
+    >>> from scipy.sparse import csr_array
+    >>> SparseRows(csr_array([[0.0, 1.0], [2.0, 0.0]])).slice(1, 2)
+    tensor([[2., 0.]])
+    """
 
     def __init__(self, matrix: Any) -> None:
         self.matrix = matrix
@@ -106,7 +116,7 @@ class PickedRows(Rows):
 
 
 class JoinedRows(Rows):
-    """Two concatenated tables, without copying."""
+    """Two tables that are concatenated without copying."""
 
     def __init__(self, first: Rows, second: Rows) -> None:
         self.parts = (first, second)
@@ -126,12 +136,17 @@ class JoinedRows(Rows):
                 out[positions.to(out.device)] = rows
 
     def to(self, device: torch.device) -> DenseRows:
-        """Return both tables as one on another device."""
+        """Return both tables as one table on another device."""
         return DenseRows(torch.cat([part.to(device).tensor for part in self.parts if isinstance(part, DenseRows)]))
 
 
 class TwoSets:
-    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set."""
+    """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set.
+
+    >>> both = TwoSets.from_membership(DenseRows(torch.eye(4)), torch.tensor([0, 1, 1, 0]))
+    >>> both.sizes, both.take(0, torch.tensor([1]))
+    ((2, 2), tensor([[0., 0., 0., 1.]]))
+    """
 
     def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
         self.rows, self.index = rows, index
@@ -141,17 +156,17 @@ class TwoSets:
 
     @classmethod
     def from_membership(cls, rows: Rows, sets: Tensor) -> TwoSets:
-        """Return both sets from one table; ``sets`` holds the set of each row, 0 or 1."""
+        """Return both sets from one table; ``sets`` contains the set of each row, 0 or 1."""
         return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:
-        """Positions of the rows of set 0 and of set 1 in the table that both share."""
+        """Positions of the rows of set 0 and of set 1 in the shared table."""
         first, second = (part for part in self.index if part is not None)
         return first, second
 
     def take(self, which: int, positions: Tensor) -> Tensor:
-        """Return rows of one set at the given positions, as float32 on the CPU."""
+        """Return the rows of one set at the given positions, as float32 on the CPU."""
         out = torch.empty((len(positions), *self.row_shape))
         self.rows[which].take(self._locate(which, positions).to(self.rows[which].device), out)
         return out
@@ -167,14 +182,14 @@ class TwoSets:
         return TwoSets(self.rows, (self._locate(0, first), self._locate(1, second)))
 
     def joined(self) -> TwoSets:
-        """Return the same sets as row numbers of one table, so that rows can move from one set to the other."""
+        """Return the same sets as row numbers in one table, which allows rows to move between the sets."""
         same = self.rows[0] is self.rows[1]
         table, offset = (self.rows[0], 0) if same else (JoinedRows(*self.rows), self.rows[0].n_rows)
         index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
         return TwoSets((table, table), (index[0], index[1] + offset))
 
     def rows_of(self, which: int, copy_bytes: int = 0) -> Rows:
-        """Return the rows of one set; picked dense rows up to ``copy_bytes`` are copied, which speeds up reading."""
+        """Return the rows of one set; selected dense rows of up to ``copy_bytes`` are copied, to speed up reading."""
         rows, index = self.rows[which], self.index[which]
         if index is None:
             return rows
@@ -183,7 +198,7 @@ class TwoSets:
         return DenseRows(picked.slice(0, picked.n_rows)) if copies else picked
 
     def preview(self) -> TwoSets:
-        """Return rows in memory for checks of the data: here all rows; see `uulearn.data.streams.StreamedSets`."""
+        """Return rows for checks of the data: all rows here, a sample in `uulearn.data.streams.StreamedSets`."""
         return self
 
     def identity(self) -> str:
@@ -193,9 +208,9 @@ class TwoSets:
         return digest(self.take(which, positions) for which, positions in chunks)
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> TwoSets:
-        """Move the sets to the device if they fit beside the model; otherwise return them unchanged.
+        """Move the sets to the device if its memory is large enough; otherwise return them unchanged.
 
-        ``moved`` maps the id of each table to the table on the device, so a shared table moves once.
+        ``moved`` maps the id of each table to the table on the device, so a shared table is moved only once.
         """
         moved = {} if moved is None else moved
         tables = {id(rows): rows for rows in self.rows if id(rows) not in moved}
@@ -209,7 +224,7 @@ class TwoSets:
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> Batches:
-        """Yield the shuffled batches of an epoch: rows (set 0 first), and the number of rows of each set.
+        """Yield the shuffled batches of an epoch: the rows (set 0 first) and the number of rows of each set.
 
         The next batch may overwrite the tensor of rows.
         """
@@ -233,7 +248,7 @@ class TwoSets:
     def _copied_batches(
         self, plan: BatchPlan, order: list[Tensor], device: torch.device, dtype: torch.dtype
     ) -> Batches:
-        """Yield batches copied from host memory to a GPU; two pinned buffers let a copy run while the GPU computes."""
+        """Yield batches copied from host memory to a GPU; with two pinned buffers, the GPU computes during a copy."""
         types = {rows.dtype for rows in self.rows}
         narrow = torch.float32 if len(types) > 1 or torch.float64 in types else self.rows[0].dtype
         shape = (plan.largest, *self.row_shape)
@@ -269,7 +284,7 @@ class TwoSets:
 
 
 def move_tables(tables: Sequence[Rows], device: torch.device) -> list[Rows]:
-    """Move the tables to the device if all of them fit beside the model; otherwise return them unchanged."""
+    """Move the tables to the device if its memory is large enough for all of them; otherwise return them unchanged."""
     if device.type != "cuda" or any(_has_sparse(rows) for rows in tables):
         return list(tables)
     free, _ = torch.cuda.mem_get_info(device)

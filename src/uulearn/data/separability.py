@@ -1,4 +1,4 @@
-"""Check before training whether a quick classifier can distinguish the two sets."""
+"""Check before training whether a fast classifier can distinguish the two sets."""
 
 import math
 import warnings
@@ -24,9 +24,9 @@ from uulearn.exceptions import IndistinguishableSetsWarning, SwappedPriorsWarnin
 MEANS_ROWS, CHUNK_VALUES = (
     20_000,
     2**17,
-)  # rows per set that are compared by means, and values per chunk (fit the cache)
-CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # rows and values per set for slower classifiers (memory is limited)
-MIN_Z = 2.0  # the sets are distinguishable if the AUC exceeds ½ by at least this many standard errors
+)  # maximum number of rows per set whose means are compared, and of values per chunk
+CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # maximum number of rows and values per set for slower classifiers
+MIN_Z = 2.0  # minimum number of standard errors above ½ for the AUC of distinguishable sets
 CONTRADICTION_P_VALUE = 0.02  # maximum p-value (Mann–Whitney) at which labels contradict the priors
 
 Floats = NDArray[np.float64]
@@ -35,23 +35,23 @@ Scorer = Callable[[Tensor], Floats]
 
 @dataclass(frozen=True)
 class Separability:
-    """How well a quick classifier separates the two sets on held-out rows."""
+    """Result on held-out rows of a fast classifier that distinguishes the two sets."""
 
     auc: float
     z: float
     """Distance of the AUC from ½ in standard errors under the hypothesis of equal sets (Mann–Whitney)."""
     rows: int
     toward_set1: Scorer
-    """Scores float32 rows of shape (n, columns); higher for rows that look like those of set 1."""
+    """Function that scores float32 rows of shape (n, columns); higher for rows that resemble set 1."""
 
     @property
     def distinguishable(self) -> bool:
-        """Whether the sets differ beyond chance."""
+        """Whether the sets differ more than expected by chance."""
         return self.z >= MIN_Z
 
 
 def measure_separability(data: TwoSets, seed: int) -> Separability:
-    """Separate the sets by the means of their columns and, only if that fails, by logistic regression and a forest."""
+    """Separate the sets by the means of their columns; if this fails, use logistic regression and a random forest."""
     best = _by_means(data)
     if best.distinguishable:
         return best
@@ -68,10 +68,10 @@ def measure_separability(data: TwoSets, seed: int) -> Separability:
 
 
 def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> None:
-    """Warn that there may be nothing to learn."""
+    """Warn if the sets are indistinguishable, because there may be nothing to learn."""
     if not separability.distinguishable:
         warnings.warn(
-            f"the two sets look alike: on {separability.rows:,} held-out rows a quick classifier separates them with "
+            f"the two sets look alike: on {separability.rows:,} held-out rows a fast classifier separates them with "
             f"AUC {separability.auc:.3f}, no better than chance (0.5); if their class priors differ, collect more "
             "rows or columns that depend on the class.",
             IndistinguishableSetsWarning,
@@ -93,7 +93,7 @@ def warn_if_swapped(
     if mannwhitneyu(positives, negatives, alternative="less").pvalue < CONTRADICTION_P_VALUE:
         auc, _ = _auc(negatives, positives)
         warnings.warn(
-            f"the labeled rows contradict set_priors={set_priors}: rows like those of set {higher}, declared to have "
+            f"the labeled rows contradict set_priors={set_priors}: rows that resemble set {higher}, declared to have "
             f"the higher class prior, are mostly negative in test_data (AUC {auc:.3f}); the priors are probably "
             f"swapped, try set_priors={set_priors[::-1]}.",
             SwappedPriorsWarning,
@@ -102,7 +102,7 @@ def warn_if_swapped(
 
 
 def _by_means(data: TwoSets) -> Separability:
-    """Weight every column by the difference of its means over its variance; two passes in small chunks."""
+    """Weight each column by the difference between its means divided by its variance, in two passes over chunks."""
     n_columns = max(1, math.prod(data.row_shape))
     positions = [torch.linspace(0, size - 1, min(size, MEANS_ROWS), dtype=torch.float64).long() for size in data.sizes]
     step = max(2, CHUNK_VALUES // n_columns)
@@ -124,7 +124,7 @@ def _by_means(data: TwoSets) -> Separability:
     center = means.mean((0, 1))
 
     def scorer(weights: Floats) -> Scorer:
-        # Centered first: in float32 a column far from zero would hide the others.
+        # Center first: in float32, a column far from zero would hide the others.
         return lambda x: np.asarray((x.flatten(1).double() - torch.from_numpy(center)) @ torch.from_numpy(weights))
 
     folds = []
@@ -156,7 +156,7 @@ def _summarize(folds: list[list[Floats]], toward_set1: Scorer) -> Separability:
 
 
 def _auc(scores0: Floats, scores1: Floats) -> tuple[float, float]:
-    """Return the fraction of pairs in which the second score is higher, and its variance for equal sets."""
+    """Return the fraction of pairs in which the second score is higher, and its variance under equal distributions."""
     n0, n1 = len(scores0), len(scores1)
     auc = roc_auc_score(np.repeat([0, 1], [n0, n1]), np.concatenate([scores0, scores1]))
     return float(auc), (n0 + n1 + 1) / (12 * n0 * n1)

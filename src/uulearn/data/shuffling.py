@@ -19,22 +19,20 @@ INDEX_FILE, ROWS_FILE, LOCK_FILE = "index.json", "rows.bin", ".lock"
 PIECES_PER_BUFFER = 16
 """Number of written pieces that fill the buffer of the stream."""
 MAX_PIECES = 4096
-"""Maximum number of pieces: each write seeks to the end of every piece."""
+"""Maximum number of pieces; it is limited because each write seeks to the end of every piece."""
 WRITE_BYTES = 64 * 2**20
-"""Bytes of rows that are collected before they are written, each to its piece."""
+"""Number of bytes of rows that are collected before they are written to their pieces."""
 
 
 def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStream:
     """Return the same rows in random order, written once to a folder as float32 numbers.
 
-    Use it if rows are sorted, for example by day or by site: then neighboring rows resemble each other, and the batches
-    of a stream are not random samples of the set. Reading the result is also faster than reading the original.
+    Use this function if rows are sorted, for example by day or by site: neighboring rows then resemble each other, so
+    batches of the stream are not random samples of the set. Reading the result is also faster than the original.
 
-    ``folder`` is new, or already contains the same rows written by this function; then nothing is written.
-    If several processes get the same folder, such as those of torchrun, one writes and the others wait.
+    ``folder`` must be new or empty, or contain the same rows from an earlier call, which are then reused.
+    If several processes pass the same folder, for example with torchrun, one process writes and the others wait.
 
-    Examples
-    --------
     >>> class Counted(RowStream):
     ...     row_shape, piece_sizes = (1,), (500, 500)
     ...     def read(self, piece): return torch.arange(500.0)[:, None] + 500 * piece
@@ -67,7 +65,7 @@ def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStre
 
 
 class _ShuffledStream(RowStream):
-    """Pieces stored one after another in a file."""
+    """Stream whose pieces are stored one after another in a file."""
 
     in_random_order = True
 
@@ -93,7 +91,7 @@ class _ShuffledStream(RowStream):
         """Return the rows of a piece."""
         values = math.prod(self.row_shape) * self._sizes[piece]
         rows = np.fromfile(self.path, np.float32, count=values, offset=int(self._starts[piece]))
-        # Within a piece, the file has the order of the source.
+        # Within a piece, the rows are stored in the order of the source.
         order = np.random.default_rng([self.seed, piece]).permutation(self._sizes[piece])
         return torch.from_numpy(rows.reshape(-1, *self.row_shape)[order])
 
@@ -103,7 +101,7 @@ class _ShuffledStream(RowStream):
 
 
 def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the index of the folder, or None if there is none; raise an error if it belongs to other rows."""
+    """Return the index of the folder, or None if it has no index; raise an error if the index belongs to other rows."""
     path = folder / INDEX_FILE
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -116,20 +114,20 @@ def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
         raise ValueError(f"{path} is damaged or was not written by uulearn ({error}); pass another folder.") from error
     if differing:
         raise ValueError(
-            f"{folder} holds the rows of another set (different: {', '.join(differing)}); pass another folder, or "
+            f"{folder} contains the rows of another set (different: {', '.join(differing)}); pass another folder, or "
             "delete this one."
         )
     return dict(found)
 
 
 def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Write the rows and the index, and return the index; the folder may hold only leftovers of killed processes."""
+    """Write the rows and the index, and return the index; the folder may contain only files of killed processes."""
     leftovers = tuple(f".{name}." for name in (INDEX_FILE, ROWS_FILE))
     others = [
         p.name for p in folder.iterdir() if p.name not in (ROWS_FILE, LOCK_FILE) and not p.name.startswith(leftovers)
     ]
     if others:
-        raise ValueError(f"{folder} already holds {min(others)!r}, but rows need an empty folder; pass another.")
+        raise ValueError(f"{folder} is not empty (it contains {min(others)!r}); pass an empty folder.")
     for name in (INDEX_FILE, ROWS_FILE):
         remove_temporary_files(folder, name)
     seed, total = wanted["seed"], stream.n_rows * row_bytes(stream)
@@ -141,7 +139,7 @@ def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str,
     free = shutil.disk_usage(folder).free
     if free < total:
         raise ValueError(
-            f"the rows need {total / 1e9:.1f} GB and {folder} has {free / 1e9:.1f} GB free; pass a folder with more."
+            f"the rows need {total / 1e9:.1f} GB and {folder} has {free / 1e9:.1f} GB free; pass another folder."
         )
 
     def write(temporary: Path) -> None:
@@ -163,7 +161,7 @@ def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str,
 
 
 def _draw_pieces(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:
-    """Yield the random new piece of every row, per piece of the stream; every call yields the same."""
+    """Yield, for each piece of the stream, the random new piece of each row; every call yields the same values."""
     rng = np.random.default_rng([seed, 5])
     return (rng.integers(n_pieces, size=size) for size in stream.piece_sizes)
 

@@ -1,7 +1,7 @@
-"""Rows held out of streamed sets, found in one pass over each.
+"""Hold out rows of streamed sets in one pass over each set.
 
-As in memory, all copies of a row are on the same side, in both sets: a random key, computed from the values of a row,
-decides whether it is held out. Rows are trained on if they have too many copies to be held out without distortion.
+All copies of a row in both sets are on the same side of the split, as for rows in memory: a pseudorandom key, computed
+from the values of a row, decides whether the row is held out. A row with too many copies is always used for training.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from uulearn.data.rows import DenseRows
 from uulearn.data.streams import Numbers, RowStream, row_bytes
 
 MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES = 50_000, 128 * 2**20
-"""Maximum number of rows and bytes held out of each set: they are scored every epoch."""
+"""Maximum number of rows and bytes held out of each set; held-out rows are scored every epoch."""
 FEW_COPIES = 20
-"""A row with at most this many copies may always be held out."""
+"""Number of copies up to which a row may always be held out."""
 SPARE_FACTOR, SPARE_ROWS = 1.5, 100
-"""More candidates are collected than needed, because some have too many copies."""
+"""Factor and number of rows by which more candidates are collected, because some have too many copies."""
 
 Keys = NDArray[np.uint64]
 
@@ -38,7 +38,7 @@ class _Workers(Protocol):
 
 @dataclass(frozen=True)
 class StreamHoldOut:
-    """Rows held out of each set, their numbers, and the numbers of all rows excluded from training (with copies)."""
+    """Held-out rows of each set, their row numbers, and the numbers of all rows excluded from training, with copies."""
 
     rows: tuple[Tensor, Tensor]
     numbers: tuple[Numbers, Numbers]
@@ -50,13 +50,13 @@ def hold_out_streams(
 ) -> StreamHoldOut:
     """Hold out a fraction of each set, limited by `MAX_HELD_OUT_ROWS` and `MAX_HELD_OUT_BYTES`.
 
-    Each of several workers reads a part of the pieces, and all get the same result.
+    With several workers, each worker reads a part of the pieces, and all workers get the same result.
     """
     wanted = [
         max(1, min(MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES // row_bytes(stream), round(fraction * stream.n_rows)))
         for stream in streams
     ]
-    # The set with the larger held-out fraction comes first, so its keys also decide for the copies in the other set.
+    # Process the set with the larger held-out fraction first: its keys also select the copies in the other set.
     first = int(wanted[1] / streams[1].n_rows > wanted[0] / streams[0].n_rows)
     second = 1 - first
     candidates, _, _ = _collect(streams[first], wanted[first], seed, workers, None)
@@ -106,7 +106,7 @@ class _Candidates:
             self.merge_pending()
 
     def merge_pending(self) -> None:
-        """Merge the rows added so far; drop rows with too many copies, and the largest keys beyond the capacity."""
+        """Merge the rows added so far; drop rows with too many copies, then the largest keys beyond the capacity."""
         parts = [(self.digests, self.numbers, self.rows), *self._pending]
         self._pending = []
         digests, numbers = (np.concatenate([part[field] for part in parts]) for field in (0, 1))
@@ -130,7 +130,7 @@ class _Candidates:
         return self
 
     def chosen(self) -> NDArray[np.bool_]:
-        """Return a mask of the n candidates with the smallest keys, and all copies of the last."""
+        """Return a mask of the n candidates with the smallest keys, and of all copies of the last one."""
         keys = _keys(self.digests, self.seed)
         if len(keys) <= self.n:
             return np.ones(len(keys), dtype=np.bool_)
@@ -141,7 +141,7 @@ class _Candidates:
 def _collect(
     stream: RowStream, n: int, seed: int, workers: _Workers | None, wanted: Numbers | None
 ) -> tuple[_Candidates, Numbers, Numbers]:
-    """Read a set once; return candidates, and digests and numbers of all rows with one of the wanted digests."""
+    """Read a set once; return the candidates, and the digests and row numbers of all rows with a wanted digest."""
     candidates = _Candidates(n, stream.n_rows, stream.row_shape, seed)
     wanted = np.empty(0, np.int64) if wanted is None else np.unique(wanted)
     copies: list[tuple[Numbers, Numbers]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]

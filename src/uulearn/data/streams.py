@@ -1,7 +1,7 @@
-"""Sets that do not fit in memory: rows arrive in pieces, are mixed in a buffer, and leave as batches.
+"""Sets that do not fit in memory: rows are read in pieces, mixed in a buffer, and returned as batches.
 
-Each epoch reads the pieces in random order, and shuffles rows within a buffer of several pieces. When half of the
-buffer leaves, the other half stays, so rows of distant pieces can be mixed. Every row is used once per epoch.
+Each epoch reads the pieces in random order and shuffles rows within a buffer of several pieces. Half of the buffer is
+returned at a time while the other half stays, so rows of distant pieces can be mixed. Each row is used once per epoch.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from uulearn.exceptions import PoorMixingWarning
 MIXING_BYTES = 128 * 2**20
 """Default size of the buffer in which the rows of a set are mixed."""
 FEW_PIECES = 8
-"""If fewer pieces than this share the buffer, sorted rows are mixed poorly."""
+"""Minimum number of pieces in the buffer; with fewer pieces, sorted rows are mixed poorly."""
 MAX_SWING = 0.002
-"""Maximum variance of a column's mean over the buffer, relative to the column's variance: that of 500 random rows."""
+"""Maximum ratio of the variance of a column's mean over the buffer to the column's variance, as for 500 random rows."""
 TESTED_COLUMNS, ROWS_PER_GROUP, P_VALUE = 200, 20, 1e-6
-"""Maximum number of columns, minimum number of rows per group, and level of the F test for similar rows in a piece."""
+"""F test for similar rows in a piece: maximum number of columns, minimum number of rows per group, and level."""
 PREVIEW_ROWS, PREVIEW_PIECES = 20_000, 16
-"""Maximum number of rows of each set for checks before training, and minimum number of pieces they come from."""
+"""Maximum number of rows of each set for checks before training, and minimum number of pieces that contain them."""
 
 Numbers = NDArray[np.int64]
 
@@ -41,7 +41,16 @@ Numbers = NDArray[np.int64]
 class RowStream(ABC):
     """A set of rows that is read piece by piece, such as `uulearn.streaming.ParquetSet`.
 
-    A piece should be small compared with memory but much larger than a row, for example some thousand rows.
+    A piece should be small compared with memory but much larger than a row, for example a few thousand rows.
+
+    >>> class Zeros(RowStream):
+    ...     row_shape, piece_sizes = (2,), (3, 1)
+    ...     def read(self, piece):
+    ...         return torch.zeros(self.piece_sizes[piece], 2)
+    ...     def describe(self):
+    ...         return "four rows of zeros"
+    >>> Zeros().n_rows, Zeros().read_checked(1)
+    (4, tensor([[0., 0.]]))
     """
 
     row_shape: tuple[int, ...]
@@ -52,7 +61,7 @@ class RowStream(ABC):
     @property
     @abstractmethod
     def piece_sizes(self) -> Sequence[int]:
-        """Number of rows of each piece, known without reading them."""
+        """Number of rows in each piece, known without reading the rows."""
 
     @abstractmethod
     def read(self, piece: int) -> Tensor:
@@ -60,16 +69,16 @@ class RowStream(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a text that identifies the set in a checkpoint; it should differ between sets."""
+        """Return a description that identifies the set in a checkpoint; it should be unique to the set."""
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of all pieces."""
+        """Total number of rows in all pieces."""
         return int(sum(self.piece_sizes))
 
     @property
     def buffer_rows(self) -> int:
-        """Number of rows that are mixed with each other."""
+        """Number of rows that are mixed at a time."""
         return max(1, self.buffer_bytes // row_bytes(self))
 
     def read_checked(self, piece: int) -> Tensor:
@@ -79,7 +88,7 @@ class RowStream(ABC):
         if rows.shape != expected:
             raise ValueError(
                 f"piece {piece} of {self.describe()}: expected rows of shape {expected}, found {tuple(rows.shape)}; "
-                "the set changed while it was read, fit again."
+                "the set changed while it was being read; fit again."
             )
         return rows
 
@@ -87,8 +96,8 @@ class RowStream(ABC):
 class StreamedSets:
     """Two streamed sets, which `Trainer` accepts in place of `TwoSets`.
 
-    ``excluded`` are the numbers of the rows of each set that are not trained on, ascending, and ``sampled`` random rows
-    of each set, for checks of the data.
+    For each set, ``excluded`` contains the sorted numbers of the rows that are not used for training, and ``sampled``
+    contains random rows for checks of the data.
     """
 
     def __init__(
@@ -105,7 +114,7 @@ class StreamedSets:
         self._edges = [np.concatenate([[0], np.cumsum(stream.piece_sizes)]) for stream in streams]
 
     def warn_if_poorly_mixed(self, numbers: tuple[Numbers, Numbers] | None = None) -> None:
-        """Warn if the buffer holds too few pieces to hide the order of the rows; ``numbers`` belong to sampled rows."""
+        """Warn if the buffer holds too few pieces to mix the rows well; ``numbers`` identifies the sampled rows."""
         for which, stream in enumerate(self.streams):
             window, largest = stream.buffer_rows, max(stream.piece_sizes)
             mixed = max(1, window // largest)
@@ -127,7 +136,7 @@ class StreamedSets:
                 )
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> StreamedSets:
-        """Return the same sets; rows are copied to the device batch by batch."""
+        """Return the sets unchanged, because rows are copied to the device batch by batch."""
         return self
 
     def identity(self) -> str:
@@ -176,7 +185,7 @@ class StreamedSets:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def read_training_rows(self, which: int, piece: int) -> Tensor:
-        """Return the rows of a piece that are trained on."""
+        """Return the training rows of a piece."""
         start = int(self._edges[which][piece])
         rows = self.streams[which].read_checked(piece)
         out = self.excluded[which]
@@ -184,7 +193,7 @@ class StreamedSets:
         return torch.from_numpy(np.delete(rows.numpy(), own, axis=0)) if len(own) else rows
 
     def training_sizes(self, which: int) -> Numbers:
-        """Return the number of rows of each piece that are trained on."""
+        """Return the number of training rows in each piece."""
         edges = self._edges[which]
         return np.diff(edges) - np.diff(np.searchsorted(self.excluded[which], edges))
 
@@ -200,7 +209,7 @@ class _MixedRows:
         order = rng.permutation(len(data.streams[which].piece_sizes))
         sizes = data.training_sizes(which)[order]
         start, stop = _worker_rows(plan, which)
-        # The pieces with rows of this worker, and the range of its rows in each.
+        # The pieces that contain rows of this worker, and the range of these rows in each piece.
         self._remaining = [
             (int(piece), max(0, start - int(end - size)), min(int(size), stop - int(end - size)))
             for piece, end, size in zip(order, np.cumsum(sizes), sizes, strict=True)
@@ -211,7 +220,7 @@ class _MixedRows:
         largest = max((last - first for _, first, last in self._remaining), default=1)
         room = min(max(data.streams[which].buffer_rows, 2 * largest), max(1, stop - start))
         self._buffer = torch.empty((room, *data.row_shape))
-        # Positions in the buffer: free, held by rows to be mixed again, and held by the next rows to leave.
+        # Positions in the buffer: free positions, positions of rows to be mixed again, and positions of the next rows.
         self._free = [torch.arange(room)]
         self._waiting = torch.arange(0)
         self._ready = torch.arange(0)
@@ -231,7 +240,7 @@ class _MixedRows:
             filled += len(positions)
 
     def _mix(self) -> None:
-        """Fill free positions with new rows, shuffle, and release half of the rows; at the end, all of them."""
+        """Fill free positions with new rows, shuffle, and release half of the rows, or all rows at the end."""
         free = torch.cat(self._free)
         while self._next is not None and self._next[0] <= len(free):
             rows = self._next[1].result()
@@ -255,14 +264,14 @@ class _MixedRows:
 
 
 def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
-    """Measure how similar the rows of a piece are: the largest intraclass correlation of all columns.
+    """Return the similarity of the rows of a piece: the largest intraclass correlation of all columns.
 
-    It is 0 if an F test finds no column that differs from rows in random order.
+    The similarity is 0 if an F test finds no column that differs significantly from random order.
     """
     flat = rows.flatten(1).numpy()
     chosen = np.random.default_rng(0).permutation(flat.shape[1])[:TESTED_COLUMNS]
     columns = flat[:, np.sort(chosen)].astype(np.float64)
-    # Neighboring pieces are grouped until every group has enough rows: sorted rows resemble their neighbors too.
+    # Group neighboring pieces until every group has enough rows; sorted rows also resemble rows of neighboring pieces.
     n = len(columns)
     _, group = np.unique(pieces * max(1, min(n_pieces, n // ROWS_PER_GROUP)) // n_pieces, return_inverse=True)
     sizes = np.bincount(group)
@@ -274,7 +283,7 @@ def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
     columns = columns - columns.mean(0)
     np.add.at(sums, group, columns)
     total, between = (columns**2).sum(0), (sums**2 / sizes[:, None]).sum(0)
-    # If all rows of a group are equal, the variance within groups is rounding error; keep it above zero.
+    # If all rows of a group are equal, the variance within groups is only rounding error; keep it above zero.
     within = np.maximum(total - between, 1e-12 * total)
     largest = ((between / (k - 1)) / (within / (n - k))).max()
     if largest <= f_distribution.isf(P_VALUE / columns.shape[1], k - 1, n - k):
@@ -283,15 +292,15 @@ def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
 
 
 def row_bytes(stream: RowStream) -> int:
-    """Return the number of bytes of a row in memory."""
+    """Return the number of bytes that a row needs in memory."""
     return 4 * max(1, math.prod(stream.row_shape))
 
 
 @functools.lru_cache(maxsize=8)
 def _worker_rows(plan: BatchPlan, which: int) -> tuple[int, int]:
-    """Return the range of this worker's rows in an epoch, as long as its parts of all batches together."""
+    """Return the range of this worker's rows in an epoch; its length is the total size of the worker's batches."""
     sizes = np.diff(np.arange(plan.n_batches + 1) * plan.sizes[which] // plan.n_batches)
-    # As in `BatchPlan.bounds`, parts of the second set are counted from the other end.
+    # As in `BatchPlan.bounds`, parts of the second set are numbered from the other end.
     parts = [worker if which == 0 else plan.workers - 1 - worker for worker in range(plan.workers)]
     counts = [int(((part + 1) * sizes // plan.workers - part * sizes // plan.workers).sum()) for part in parts]
     before = sum(counts[: plan.worker])

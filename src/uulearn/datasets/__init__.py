@@ -1,4 +1,4 @@
-"""Image datasets of the paper, and two unlabeled sets drawn from labeled data."""
+"""Load the paper's image datasets, and draw two unlabeled sets from labeled data."""
 
 from uulearn.datasets.files import DatasetNotFoundError
 from uulearn.datasets.formats import DatasetFileError

@@ -14,7 +14,7 @@ class DatasetSource:
     """Files and properties of one dataset."""
 
     title: str
-    folders: tuple[str, ...]  # subfolders of a data folder that are searched; downloads go into the first
+    folders: tuple[str, ...]  # subfolders of a data folder that are searched; downloads are saved in the first
     files: tuple[str, ...]  # file names; IDX files may end in ``.gz``
     addresses: tuple[str, ...]  # base addresses of the downloads, tried in order
     downloads: Mapping[str, str]  # published MD5 of each download

@@ -1,4 +1,4 @@
-"""Find the files of a dataset in a data folder or the per-user cache, or download them."""
+"""Find the files of a dataset in a data folder or the user cache directory, or download them."""
 
 import contextlib
 import functools
@@ -17,8 +17,8 @@ from uulearn.datasets.catalog import CIFAR_ARCHIVE, DatasetSource
 from uulearn.storage import UMASK, write_atomically
 
 DATA_VARIABLE = "UULEARN_DATA"
-DOWNLOAD_TIMEOUTS = (10, 60)  # seconds to connect, and between two packets
-DOWNLOAD_BLOCK_BYTES = 1 << 20  # size of one copied block
+DOWNLOAD_TIMEOUTS = (10, 60)  # timeout in seconds for connecting and for each packet
+DOWNLOAD_BLOCK_BYTES = 1 << 20  # number of bytes copied at a time
 
 
 class DatasetNotFoundError(FileNotFoundError):
@@ -26,7 +26,7 @@ class DatasetNotFoundError(FileNotFoundError):
 
 
 class _DownloadError(Exception):
-    """The reason why a download failed."""
+    """A download failed; the message contains the reason."""
 
 
 def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, download: bool) -> dict[str, Path]:
@@ -54,7 +54,7 @@ def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, d
 
 
 def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | None) -> list[Path]:
-    """Return the data folders in search order; downloads go into the last."""
+    """Return the data folders in search order; downloads are saved in the last one."""
     if data_dir is not None:
         return [Path(data_dir).expanduser()]
     folders = [Path(os.environ[DATA_VARIABLE]).expanduser()] if os.environ.get(DATA_VARIABLE) else []
@@ -64,7 +64,7 @@ def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | N
 
 
 def _look_up(source: DatasetSource, folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of the first folder that has them all; otherwise each file from the first folder that has it."""
+    """Return the files from the first folder that contains all of them; otherwise, search the folders for each file."""
     found: dict[str, Path] = {}
     for folder in folders:
         here: dict[str, Path] = {}
@@ -86,7 +86,7 @@ def _not_found(
     names = ", ".join(f"{file}.gz" if source.is_idx else file for file in missing)
     places = [str(folder / source.folders[0]) for folder in folders[:1]]
     if data_dir is None:
-        places.append(f"{source.folders[0]}/ of the folder in data_dir or {DATA_VARIABLE}")
+        places.append(f"{source.folders[0]}/ in the folder set by data_dir or {DATA_VARIABLE}")
     return DatasetNotFoundError(f"{source.title} {reason} put {names} into {', or into '.join(places)}.")
 
 

@@ -1,6 +1,6 @@
-"""Readers of IDX files and of CIFAR-10's binary records, with validation.
+"""Read and validate IDX files and CIFAR-10's binary records.
 
-The layout is checked before the checksum, so error messages can be specific.
+The layout is checked before the checksum, so that error messages can be specific.
 """
 
 import gzip
@@ -20,7 +20,7 @@ UNSIGNED_BYTE = 8  # IDX code of the element type that all image datasets use
 
 
 class DatasetFileError(ValueError):
-    """A file of a dataset is damaged, truncated or a different file; the message names it."""
+    """A dataset file is damaged, truncated or not the expected file; the message contains its path."""
 
 
 def _unusable(path: Path, problem: str) -> DatasetFileError:
@@ -33,13 +33,13 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Byt
     content = _read(path, limit=start + size)
     announced = _idx_shape(content, path)
     if announced != shape:
-        raise _unusable(path, f"is not {title}: its header should be {_times(shape)} bytes, found {_times(announced)}")
+        raise _unusable(path, f"is not {title}: expected a header for {_times(shape)} bytes, found {_times(announced)}")
     if len(content) != start + size:
         state = f"truncated: found {len(content) - start:,}" if len(content) < start + size else "too long: found more"
         raise _unusable(path, f"is {state} bytes, expected {_times(shape)} after its header")
     if hashlib.sha256(content).hexdigest() != sha256:
         raise _unusable(path, f"has the layout of {title} but other content (SHA-256 differs)")
-    # A copy, because arrays over bytes are read-only, and PyTorch warns about those.
+    # Copy, because arrays from bytes are read-only, and PyTorch warns about read-only arrays.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
 
@@ -58,7 +58,7 @@ def _idx_shape(content: bytes, path: Path) -> tuple[int, ...]:
 
 
 def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes: int) -> Bytes:
-    """Read a file of CIFAR-10 records, each a label byte and pixel bytes, as an array (count, 1 + pixels)."""
+    """Read a file of CIFAR-10 records (a label byte and pixel bytes) as an array of shape (count, 1 + pixels)."""
     width = 1 + math.prod(image_shape)
     size, expected = path.stat().st_size, count * width
     if size != expected:
@@ -73,7 +73,7 @@ def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes
 def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: int, sha256: str) -> None:
     """Raise a DatasetFileError unless the files together contain the expected records, in any order.
 
-    Copies of CIFAR-10 differ in the order of their records, so checksums of single files cannot be used.
+    Different copies of CIFAR-10 store the records in different orders, so checksums of single files cannot be used.
     """
     counts = np.bincount(records[:, 0], minlength=n_classes)
     if counts.min() != counts.max():
@@ -90,18 +90,18 @@ def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: i
 
 
 def digest_of_records(records: Bytes) -> str:
-    """Return the SHA-256 of the sorted SHA-256 digests of the records, which does not depend on their order."""
+    """Return a SHA-256 digest that does not depend on the order of the records: that of their sorted digests."""
     digests = sorted(hashlib.sha256(record).digest() for record in np.ascontiguousarray(records))
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """Return at most one byte more than the limit of uncompressed content, to protect against decompression bombs."""
+    """Return the uncompressed content; reading stops beyond the limit, to protect against decompression bombs."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(limit + 1)
     except EOFError:
-        raise _unusable(path, "is truncated: its compressed data end early") from None
+        raise _unusable(path, "is truncated: its compressed data are incomplete") from None
     except gzip.BadGzipFile as error:
         raise _unusable(path, f"is not an intact gzip file ({error})") from None
     except zlib.error as error:

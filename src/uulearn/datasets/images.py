@@ -18,9 +18,13 @@ IMAGE_DATASETS = tuple(SOURCES)
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """Images and class numbers as published.
+    """Images and class numbers of a dataset, in the published order.
 
-    Images are bytes, 0 to 255, of shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10: red, green and blue planes.
+    Images have uint8 values and shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10 (red, green and blue planes).
+
+    >>> images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1], np.uint8)
+    >>> ImageDataset("mine", images, labels, images, labels, classes=("cat", "dog"))
+    ImageDataset(name='mine', classes=('cat', 'dog'))
     """
 
     name: str
@@ -28,15 +32,13 @@ class ImageDataset:
     train_labels: Bytes = field(repr=False)
     test_images: Bytes = field(repr=False)
     test_labels: Bytes = field(repr=False)
-    classes: tuple[str, ...]  # name of each class; labels are positions in this tuple
+    classes: tuple[str, ...]  # names of the classes; labels are positions in this tuple
 
 
 @dataclass(frozen=True, eq=False)
 class BinaryTask:
     """Rows with labels 1 (positive) and 0 (negative), in a training and a test part.
 
-    Examples
-    --------
     >>> images, labels = np.zeros((4, 2, 2), np.uint8), np.array([1, 0, 0, 0])
     >>> task = BinaryTask("small", images, labels, images, labels, positive_classes=(3,))
     >>> task.prior, task.row_shape, task.flat().row_shape
@@ -61,7 +63,7 @@ class BinaryTask:
         return tuple(self.X_train.shape[1:])
 
     def flat(self) -> BinaryTask:
-        """Return the task with rows of shape (d,), for models that take (n, d), without copying."""
+        """Return the task with rows flattened to shape (d,), without copying."""
         train, test = (X.reshape(len(X), -1) for X in (self.X_train, self.X_test))
         return replace(self, X_train=train, X_test=test)
 
@@ -71,18 +73,19 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
 
     A data folder contains the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
     (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/``
-    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). Header,
-    length and SHA-256 of every file are checked (DatasetFileError).
+    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). If the
+    header, length or SHA-256 of a file is wrong, a DatasetFileError is raised.
 
     Parameters
     ----------
     name : str
         One of `IMAGE_DATASETS`: ``"mnist"``, ``"fashion_mnist"``, ``"kmnist"``, ``"cifar10"``.
     data_dir : path or None
-        Data folder to search and to download into. Default: the folder in the environment variable UULEARN_DATA, then
-        a per-user cache, which also receives downloads.
+        Data folder to search and to download into. Default: the folder set by the environment variable UULEARN_DATA,
+        then the user cache directory, in which downloads are saved.
     download : bool
-        Whether missing files may be downloaded, which needs ``pip install 'uulearn[data]'`` (DatasetNotFoundError).
+        Whether to download missing files, which requires ``pip install 'uulearn[data]'``. Otherwise, missing files
+        raise a DatasetNotFoundError.
 
     Examples
     --------
@@ -96,7 +99,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
 
 
 def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> BinaryTask:
-    """Load one of the four binary tasks of the paper's experiments, as its Appendix C defines them.
+    """Load one of the four binary tasks of the paper's experiments, as defined in its Appendix C.
 
     ==================  ===============================================  ======
     ``name``            positive classes                                 π
@@ -107,11 +110,9 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     ``cifar10``         animals: bird, cat, deer, dog, frog, horse       0.6
     ==================  ===============================================  ======
 
-    Images are bytes, 0 to 255, to save memory; scale them in the model with ``UUClassifier(input_scale=1 / 255)``.
-    Parameters and errors are those of `load_images`.
+    Images have uint8 values to save memory; scale them with ``UUClassifier(input_scale=1 / 255)``.
+    See `load_images` for the parameters and errors.
 
-    Examples
-    --------
     >>> load_task("imagenet")
     Traceback (most recent call last):
     ValueError: name must be one of 'mnist', 'fashion_mnist', 'kmnist', 'cifar10', got 'imagenet'.
@@ -145,7 +146,7 @@ def _load_records(source: DatasetSource, paths: dict[str, Path]) -> list[Bytes]:
         count, n_classes = size // len(files), len(source.classes)
         records = np.concatenate([read_records(path, count, source.image_shape, n_classes) for path in sources])
         check_records(records, sources, part, n_classes, source.digests[part])
-        # Copies, so that the images are contiguous and the records are freed.
+        # Copy, to make the images contiguous and free the records.
         pixels = np.ascontiguousarray(records[:, 1:])
         arrays += [pixels.reshape(-1, *source.image_shape), records[:, 0].copy()]
     return arrays

@@ -1,4 +1,4 @@
-"""Two unlabeled sets drawn from labeled data, for experiments and tests."""
+"""Draw two unlabeled sets from labeled data, for experiments and tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,21 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class UnlabeledSets:
-    """Two unlabeled sets and how they were drawn.
+    """Two unlabeled sets and information about the draw.
 
-    Unpacks as ``X0, X1 = make_sets(…)``. ``realized_priors`` are the fractions of positives that were drawn, for exact
-    priors as in the paper's experiments.
+    You can unpack the result as ``X0, X1 = make_sets(…)``. ``realized_priors`` contains the exact fraction of positives
+    in each drawn set.
+
+    >>> drawn = make_sets(np.eye(8), [1] * 4 + [0] * 4, (0.75, 0.25), (4, 4), random_state=0)
+    >>> drawn.realized_priors, drawn.sets
+    ((0.75, 0.25), array([0, 0, 0, 0, 1, 1, 1, 1]))
     """
 
     X0: Any
     X1: Any
-    indices: tuple[Indices, Indices]  # rows of the labeled data in each set
+    indices: tuple[Indices, Indices]  # row numbers in the labeled data, for each set
     realized_priors: tuple[float, float]
-    overlap: int  # number of distinct rows of the labeled data that are in both sets
+    overlap: int  # number of distinct labeled rows that are in both sets
     repeats: tuple[int, int]  # number of repeated rows in each set
 
     @property
@@ -38,7 +42,7 @@ class UnlabeledSets:
 
     @property
     def sets(self) -> NDArray[np.int64]:
-        """Set of each row of X0 followed by X1, for `UUClassifier.fit`."""
+        """Set of each row of X0 and then of X1, for `UUClassifier.fit`."""
         return np.repeat(np.array([0, 1]), self.sizes)
 
     def __iter__(self) -> Any:
@@ -67,12 +71,12 @@ def make_sets(
     sizes : (n, n′)
         Number of rows of each set.
     scheme : str
-        ``"without_replacement"``, as in the paper's experiments: exactly round(n·θ) positives, and set 1 is drawn from
-        the remaining rows. If a class has too few rows, rows of set 0 are reused in set 1, and then within a set.
-        ``"independent"``, as in the theory: every row is drawn independently from the mixture, with replacement, so
-        that the realized prior varies around θ.
+        ``"without_replacement"`` (the paper's experiments) draws exactly round(n·θ) positives for set 0; set 1 is drawn
+        from the remaining rows. If a class has too few rows, rows of set 0 are reused in set 1, and then within a set.
+        ``"independent"`` (the paper's theory) draws every row independently from the mixture, with replacement; the
+        realized prior then varies around θ.
     allow_reuse : bool
-        Whether ``"without_replacement"`` may reuse rows if a class has too few; otherwise an error is raised.
+        Whether ``"without_replacement"`` may reuse rows if a class has too few rows; if False, an error is raised.
     random_state : int, RandomState or None
         Seed of the draw.
 
@@ -115,7 +119,7 @@ def make_sets(
 def _draw_class(
     rows: Indices, counts: tuple[int, int], name: str, allow_reuse: bool, rng: np.random.RandomState
 ) -> tuple[Indices, Indices]:
-    """Draw the rows of a class for set 0 and then for set 1; the least used rows come first."""
+    """Draw the rows of a class for set 0 and then for set 1; rows that were used least often are drawn first."""
     available = len(rows)
     if sum(counts) > available and not allow_reuse:
         raise ValueError(

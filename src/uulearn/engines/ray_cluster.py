@@ -1,4 +1,4 @@
-"""Connection to a Ray cluster, and tasks that are repeated if their process dies."""
+"""Connect to a Ray cluster, and run tasks that are repeated if their process dies."""
 
 import contextlib
 import importlib
@@ -16,13 +16,13 @@ PORT = 6379
 CONNECT_SECONDS = 10
 """Timeout of the connection test."""
 RETRIES = 3
-"""How often a task is repeated, or a training resumed, after a process or machine was lost."""
+"""Maximum number of times that a task is repeated, or training is resumed, after a process or machine is lost."""
 TASKS_PER_PROCESS = 2
-"""Number of tasks submitted per process: one runs and one waits, so an autoscaling cluster sees demand."""
+"""Number of tasks submitted per process: one runs and one waits, which makes an autoscaling cluster add machines."""
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # notice ended workers quickly
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # detect dead workers quickly
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # hide GPUs from tasks that request none
 }
 
@@ -41,13 +41,13 @@ def import_ray() -> Any:
 def ray_cluster(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
     """Connect to a cluster with Ray's output suppressed; yield the ``ray`` module.
 
-    Without an address, a cluster of ``workers`` processes (by default one per core) on this machine is started and
-    ended with the block, unless this process is already connected.
+    Without an address, a cluster of ``workers`` processes (by default, one per core) is started on this machine and
+    stopped at the end of the block, unless this process is already connected.
     """
     ray = import_ray()
     # Ray reports dead workers on standard output, which is reserved for results.
     with contextlib.redirect_stdout(io.StringIO()), _quiet_log(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"ray(\.|$)")  # about Ray internals
+        warnings.filterwarnings("ignore", module=r"ray(\.|$)")  # warnings about Ray internals
         if ray.is_initialized():
             yield ray
             return
@@ -61,7 +61,7 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
             ray.init(**options, log_to_driver=False, configure_logging=False)
         except (ConnectionError, TimeoutError, socket.gaierror) as error:
             raise ValueError(
-                f"there is no Ray cluster at {address}, or it refuses this machine; start one with ray start --head, "
+                f"cannot connect to a Ray cluster at {address}; start one with ray start --head, "
                 "set RAY_AUTH_MODE=token if it needs a token, or remove --address to use only this machine."
             ) from error
         try:
@@ -73,8 +73,6 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
 def full_address(address: str) -> str:
     """Return an address with a port.
 
-    Examples
-    --------
     >>> full_address("auto"), full_address("10.0.0.7"), full_address("head:6380")
     ('auto', '10.0.0.7:6379', 'head:6380')
     """
@@ -106,16 +104,16 @@ def finished_tasks(
     gpus: int = 0,
     what: str = "uulearn",
 ) -> Iterator[tuple[int, Any]]:
-    """Call a function on the cluster for each tuple of arguments; yield (number of the call, result) as calls finish.
+    """Call a function on the cluster for each tuple of arguments; yield (index of the call, result) as calls finish.
 
-    A call whose process dies is repeated up to three times, so it must be idempotent. An exception of a call is raised
-    here; calls that are running then continue until this process disconnects, because ``ray.cancel`` aborts the whole
+    A call whose process dies is repeated up to three times, so it must be idempotent. An exception in a call is raised
+    here; other running calls then continue until this process disconnects, because ``ray.cancel`` aborts the whole
     process if a call finishes while it is canceled (seen with Ray 2.60). ``what`` is the name of the tasks in Ray.
     """
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_call).options(name=what)
     waiting, running = deque(enumerate(calls)), dict[Any, int]()
     while waiting or running:
-        processes = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0))  # changes if the cluster grows
+        processes = int(ray.cluster_resources().get("GPU" if gpus else "CPU", 0))  # may grow with the cluster
         limit = at_once or TASKS_PER_PROCESS * max(1, processes)
         while waiting and len(running) < limit:
             number, arguments = waiting.popleft()
@@ -134,7 +132,7 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def convert_errors(ray: Any) -> Iterator[None]:
-    """Raise the original exception of a task, and report errors of Ray in one sentence."""
+    """Raise the original exception of a task, and convert Ray errors to a one-sentence message."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:
@@ -150,6 +148,6 @@ def convert_errors(ray: Any) -> Iterator[None]:
     except ray.exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise RuntimeError(
-            f"Ray gave up after {RETRIES + 1} attempts ({reason}); find out why its processes end, for example for "
-            "lack of memory, and run the command again."
+            f"Ray gave up after {RETRIES + 1} attempts ({reason}); find out why its processes die, for example because "
+            "memory is exhausted, and run the command again."
         ) from error

@@ -1,4 +1,4 @@
-"""Runs of the paper on a Ray cluster, one task per job; only the calling process writes the store."""
+"""Run the experiments of the paper on a Ray cluster, one task per job; only the calling process writes to the store."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -24,11 +24,11 @@ def reproduce_on_ray(
     address: str | None = None,
     workers: int | None = None,
 ) -> ReproductionOutcome:
-    """Train every configuration that the store lacks on a Ray cluster, and store the records.
+    """Train all configurations that are missing from the store on a Ray cluster, and store the records.
 
-    The records equal those of `uulearn.reproduction.runner.reproduce`, which has the same parameters. Data and records
-    are sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run at
-    once.
+    `uulearn.reproduction.runner.reproduce` has the same parameters and returns the same records. Data and records are
+    sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run in
+    parallel.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]

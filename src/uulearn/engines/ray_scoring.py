@@ -33,14 +33,14 @@ def score_on_ray(
     address: str | None,
     workers: int | None,
 ) -> int:
-    """Score a Parquet file or a folder of them on a Ray cluster, write a new folder, and return the number of rows.
+    """Score one Parquet file or a folder of Parquet files on a Ray cluster, write a new folder, and count the rows.
 
-    The new folder has one file per input file, with the same name and row order. It appears when all
-    files are complete. All machines of the cluster must see the model and both folders under the same path.
+    The new folder has one file per input file, with the same name and row order. It appears when all files are
+    complete. The model and both folders must be accessible under the same path on all machines of the cluster.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
-        raise ValueError(f"{model} is a model of images, but --engine ray scores tables; remove --engine.")
+        raise ValueError(f"{model} is a model for images, but --engine ray supports only tables; remove --engine.")
     if target_prior is not None:
         loaded.with_target_prior(target_prior)
     model = model.resolve()
@@ -74,7 +74,7 @@ def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: A
 
 @functools.lru_cache(maxsize=1)
 def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    """Return the model, kept in memory for the next file; the digest of its manifest detects a changed model."""
+    """Return the model and cache it for the next file; a changed model is detected by the digest of its manifest."""
     loaded = load_for_scoring(model, keep_columns)
     if _digest(model) != digest:
         raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
@@ -86,14 +86,12 @@ def _digest(model: Path) -> str:
 
 
 def _find_files(rows: str) -> dict[Path, Path]:
-    """Return the files to read, by their path within the folder."""
+    """Return the files to read, keyed by their path within the folder."""
     place = Path(os.path.realpath(rows))
     if is_table_folder(rows):
         return {path.relative_to(place): path for path in parquet_files(place)}
     if rows == STANDARD or not place.is_file() or resolve_format(rows, None) != ("parquet", None):
-        raise TableError(
-            f"{rows} is neither a Parquet file nor a folder of Parquet files, which --engine ray needs; pass one."
-        )
+        raise TableError(f"{rows} is not Parquet; --engine ray needs a Parquet file or a folder of Parquet files.")
     return {Path(place.name): place}
 
 
@@ -109,7 +107,7 @@ def _count_rows(files: list[Path]) -> dict[Path, int]:
             check_same_columns(file, found, files[0], columns)
         counts[file], columns = metadata.num_rows, found
     if not any(counts.values()):
-        raise TableError(f"{files[0].parent if len(files) > 1 else files[0]} has no rows; pass at least one.")
+        raise TableError(f"{files[0].parent if len(files) > 1 else files[0]} has no rows; pass at least one row.")
     return counts
 
 
@@ -124,7 +122,7 @@ def _check_out(out: str, rows: str) -> Path:
 
 
 def _keep_only(files: dict[Path, Path], unfinished: Path) -> None:
-    """Remove files of processes that died, and check that every output file exists."""
+    """Remove temporary files of dead processes, and check that every output file exists."""
     for path in [path for path in unfinished.rglob("*") if path.is_file()]:
         if path.relative_to(unfinished) not in files:
             path.unlink()

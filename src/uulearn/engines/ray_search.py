@@ -1,4 +1,4 @@
-"""Train the models of a search on a Ray cluster, one task per job; the searching process writes the store."""
+"""Train the models of a search on a Ray cluster, one task per job; only the searching process writes to the store."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
 from uulearn.selection.trials import Place, Result, TrainingJob, Trials, train_job
 from uulearn.training.progress import ProgressBar
 
-# Name of the tasks in the dashboard of Ray.
+# Name of the tasks in the Ray dashboard.
 TASK = "uulearn-search"
 
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """Trains the models of `uulearn.selection.UUClassifierCV` in parallel on a Ray cluster.
+    """Executor that trains the models of `uulearn.selection.UUClassifierCV` in parallel on a Ray cluster.
 
-    Rows travel to the cluster and models back, so its machines share no files, except for checkpoints if these are
-    requested. A job whose process dies is run again. ``address`` is ``"auto"`` for the cluster that this machine is
-    part of, or host and port of its head; by default a cluster of this machine alone is started. ``workers`` is the
-    number of jobs that are trained at once, by default one per core (or GPU).
+    Rows are sent to the cluster and models are sent back, so its machines need no shared files, except for checkpoints
+    if you request them. A job whose process dies is repeated. ``address`` is ``"auto"`` for the cluster that this
+    machine belongs to, or the host and port of a head node; by default, a local cluster is started.
+    ``workers`` is the number of jobs trained in parallel, by default one per core (or GPU).
     """
 
     address: str | None = None
@@ -35,7 +35,7 @@ class RayExecutor:
         first = trials.plans[0].parameters
         bar = ProgressBar(len(jobs), first.progress, unit="groups of models")
         with ray_cluster(self.address, self.workers) as ray, bar:
-            # "cuda" fails earlier if this process has no GPU; with "auto" the cluster may have GPUs.
+            # "cuda" fails earlier if this process has no GPU; with "auto", the cluster may have GPUs.
             gpus = int(first.device != "cpu" and bool(ray.cluster_resources().get("GPU")))
             shared = ray.put(trials)
             calls = [(shared, job) for job in jobs]

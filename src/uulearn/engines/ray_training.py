@@ -1,7 +1,7 @@
-"""Train one model with several processes of a Ray cluster, and resume from its checkpoint if one of them dies.
+"""Train one model with several processes of a Ray cluster, and resume from its checkpoint if a process dies.
 
-Ray Train starts the processes and their `torch.distributed` group. Its own retries are not used: it does not count a
-death during the start as a failure, and it would repeat errors that are certain to occur again.
+Ray Train starts the processes and their `torch.distributed` group. Its own retries are not used, because it does not
+count a process that dies during startup as a failure, and it would repeat permanent errors.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportE
 
 
 def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: int, address: str | None) -> FitFacts:
-    """Fit two files with several processes of a cluster; all must see the files and the output folder."""
+    """Fit two files with several cluster processes, which all need access to the files and the output folder."""
     folder = run.folder
     work = functools.partial(_fit_on_worker, run.settings, folder, command)
     scratch = folder.place.with_name(f".{folder.place.name}.ray")
@@ -42,13 +42,13 @@ def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: i
         try:
             train_on_ray(work, scratch, workers=workers, device=device, address=address)
         finally:
-            shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # of a first worker that was killed
+            shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # from a killed first worker
         folder.clean_up()
     return TableModel.load(folder.place).facts
 
 
 def _fit_on_worker(settings: FitSettings, folder: OutputFolder, command: str) -> None:
-    """Fit in one process of the cluster; the command that started Ray removes the unfinished fit."""
+    """Run the fit in one process of the cluster; the command that started Ray removes an unfinished fit."""
     with contextlib.suppress(FirstWorkerError):
         FitRun(settings, folder, resumed=True, workers=join_fit_workers(settings)).fit(command, clean_up=False)
 
@@ -58,17 +58,17 @@ def train_on_ray(
 ) -> None:
     """Call ``work()`` in several cluster processes that form a process group, and wait until all have finished.
 
-    If a process dies, all are ended and started again, up to three times; ``work`` must resume from its own checkpoint.
-    A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a temporary folder,
-    created and removed here, on storage that all machines share. Each process has a core, and a GPU if ``device`` is
-    ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
+    If a process dies, all processes are stopped and started again, up to three times; ``work`` must resume from its own
+    checkpoint. A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a
+    temporary folder, created and removed here, on storage that all machines share. Each process uses one core, and one
+    GPU if ``device`` is ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
         with ray_cluster(address, workers) as ray:
             use_gpu = _check_room(ray.cluster_resources(), workers, device)
-            # Sent as bytes, so Ray Train's controller process does not import the modules of the work.
+            # Sent as bytes: the controller process of Ray Train then does not import the modules of the work.
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):
@@ -82,7 +82,7 @@ def train_on_ray(
                     reason = str(error).strip().splitlines() or [type(error).__name__]
                     raise RuntimeError(
                         f"training on Ray failed {attempt + 1} times, most recently with: {reason[-1]} The checkpoint "
-                        "is kept; find out why the processes end, and continue with --resume."
+                        "is kept; find out why the processes die, and continue with --resume."
                     ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -125,7 +125,7 @@ def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseEx
 
 
 def _work_in_group(settings: dict[str, Any]) -> None:
-    """Run the work in one process; store a permanent error before ending all processes."""
+    """Run the work in one process; if it fails permanently, store the error before all processes are stopped."""
     try:
         os.chdir(settings["folder"])
         importlib.import_module("ray.cloudpickle").loads(settings["work"])()

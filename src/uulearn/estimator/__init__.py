@@ -1,10 +1,11 @@
 """`UUClassifier`, and the steps of a fit.
 
-A fit has four steps, and each of them can be called on its own:
+A fit has four steps, which can be called separately (`UUClassifier.plan_sets` runs the first two, and
+`UUClassifier.fit_plan` runs the last two):
 
 1. `check_parameters` and `uulearn.data.inputs` check the parameters and read the data (`FitData`);
-2. `make_plan` resolves "auto", chooses folds or held-out rows and the `Learner`: a `FitPlan`;
-3. `run_plan` trains, calibrates and evaluates: a `FitResult`;
+2. `make_plan` resolves "auto" and chooses the folds or held-out rows and the `Learner` (`FitPlan`);
+3. `run_plan` trains, calibrates and evaluates (`FitResult`);
 4. `UUClassifier.set_fitted` sets the fitted attributes from the result.
 """
 

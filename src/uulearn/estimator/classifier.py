@@ -16,7 +16,7 @@ from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner, NetworkModel
-from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters
+from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.plan import FitPlan, make_plan, read_streams, takes_any_shape
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
@@ -33,72 +33,72 @@ class UUClassifier(TrainedClassifier):
     """Binary classifier trained from two unlabeled sets.
 
     The rows have no labels; only the class priors are known, θ in set 0 and θ′ in set 1. `fit` takes the rows and the
-    set of each row; `predict` returns classes, 1 for positive. `score` estimates the accuracy from two unlabeled sets,
-    so ``cross_val_score`` and ``GridSearchCV`` work on (X, sets).
+    set of each row; `predict` returns 1 for positive and 0 for negative rows. `score` estimates the accuracy from two
+    unlabeled sets, so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
 
-    Unlabeled rows cannot show which set has the higher prior: priors in the wrong order train a classifier that
-    predicts the opposite. A few labeled rows passed as ``test_data`` are checked against the priors.
+    Unlabeled rows cannot show which set has the higher prior: if the priors are in the wrong order, the classifier
+    predicts the opposite class. Pass a few labeled rows as ``test_data`` to check the order of the priors.
 
     Parameters
     ----------
     set_priors : (θ, θ′), or None
-        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. Pass None with
-        ``method="biased"`` if you only know that set 0 has the higher prior: the classifier then ranks rows, and
-        `with_priors` adds the priors later.
+        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. If you only know that
+        set 0 has the higher prior, pass None with ``method="biased"``: the classifier then only ranks rows, until you
+        add the priors with `with_priors`.
     target_prior : float
         π, the class prior of the population that the classifier is used on.
     method : str or pair
         ``"biased"``, ``"unbiased"``, ``"abs"``, ``"relu"``, ``"leaky_relu"``, or a pair of correction functions; see
         `UURisk`.
     slope : float
-        λ ≤ 0 of ``"leaky_relu"``.
+        Slope λ ≤ 0 for ``method="leaky_relu"``.
     loss : str or callable
-        ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or ℓ(z) of the margin. "auto" is
-        logistic for ``"linear"``, else sigmoid.
+        ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
+        "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
-        ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` for images, or any module that returns one score per
-        row. A class or factory is called with ``model_params``, and with ``n_features`` (rows of columns) or ``shape``
-        (images) if it takes that; an instance is copied. A `uulearn.estimator.Learner` trains models other than
+        ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score
+        per row. A class or factory is called with ``model_params`` and, if it has this parameter, ``n_features``
+        (tables) or ``shape`` (images); an instance is copied. A `uulearn.estimator.Learner` trains models other than
         networks; it ignores ``loss``, ``epochs`` and the other parameters of network training.
     model_params : dict, optional
-        Arguments of the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
+        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
     epochs : int
         Maximum number of epochs.
     batch_size : int
-        Number of rows of both sets together. Large batches suit the corrections, which act on the risk terms of a
-        batch: in small batches noise alone makes them negative.
+        Number of rows per batch, both sets together. Use large batches: the corrections act on the risk terms of a
+        batch, and in small batches noise alone can make these terms negative.
     lr : float or "auto"
-        Learning rate; "auto" is 0.01 for ``"linear"``, else 0.001.
+        Learning rate; "auto" is 0.01 for ``"linear"`` and 0.001 for other models.
     l2 : float or "auto"
-        L2 regularization, l2·‖W‖² on kernels only; "auto" is 0.005 for ``"mlp"`` with the sigmoid loss, else 0.
+        L2 regularization, l2·‖W‖² on kernels only; "auto" is 0.005 for ``"mlp"`` with the sigmoid loss, otherwise 0.
     n_estimators : int or "auto"
-        Number of models whose scores are averaged. With more than one, the rows are split into as many folds, and each
-        model is trained on the other folds and validated on its own. "auto" is 5 for ``"linear"``, ``"mlp"`` and
-        learners. It is 1 for other models, which train slowly, if ``validation_fraction`` or ``validation_data`` is
-        given, if a set has fewer than ten rows, or if it has few unique rows.
+        Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds, and
+        each model is trained on the other folds and validated on its own fold. "auto" is 5 for ``"linear"``, ``"mlp"``
+        and learners. It is 1 for other models, which train slowly, and if ``validation_fraction`` or
+        ``validation_data`` is given or a set has fewer than ten rows or few unique rows.
     validation_fraction : float or "auto"
-        Fraction of each set that a single model holds out, at random with all copies of a row on one side, for early
-        stopping and calibration without labels; 0 trains on all rows. Ignored if ``validation_data`` is passed to
-        `fit`. "auto" is 0.1 if the smaller set has at least 5,000 rows or another parameter needs held-out rows,
-        else 0.
+        Fraction of each set that is held out at random for early stopping and calibration of a single model, without
+        labels; all copies of a row are on the same side. With 0, all rows are used for training. Ignored if
+        ``validation_data`` is passed to `fit`. "auto" is 0.1 if the smaller set has at least 5,000 rows or another
+        parameter needs held-out rows, otherwise 0.
     early_stopping : bool or "auto"
         True uses the weights of the epoch with the lowest error estimated on the held-out rows of both sets, and stops
         after ``patience`` epochs without improvement. False uses the last epoch. "auto" is True if rows are held out.
     patience : int, None or "auto"
-        Number of epochs without improvement after which training stops; None to never stop. "auto" is 20, or more if
-        20 epochs are fewer than 400 steps; None without early stopping.
+        Number of epochs without improvement after which training stops; with None, training does not stop early.
+        "auto" is 20, or more if 20 epochs have fewer than 400 steps, and None without early stopping.
     self_training_rounds : int
-        Maximum number of rounds of self-training, which needs several models: out-of-fold predictions relabel the rows
-        into two purer sets, and the models are trained on them again. The number of rounds that are used, which may be
-        0, is chosen without labels. Takes the time of ``self_training_rounds`` + 1 more trainings, plus one per round.
+        Maximum number of self-training rounds, which require several models: out-of-fold predictions relabel the rows
+        into two purer sets, and the models are trained on these sets. The number of rounds used, which may be 0, is
+        chosen without labels. Self-training adds the time of up to 2·``self_training_rounds`` + 1 more trainings.
     calibrated : bool or "auto"
-        Whether to calibrate scores to log-odds on held-out rows, without labels; probabilities are then valid for any
-        loss and method; see `calibrate`. "auto" calibrates if rows are held out and the priors are known.
+        Whether to calibrate scores to log-odds on held-out rows, without labels (see `calibrate`). Probabilities are
+        then valid for any loss and method. "auto" calibrates if rows are held out and the priors are known.
     device : str
         ``"auto"`` is the first CUDA device, or the CPU if there is none.
     training : TrainingOptions, optional
         Optimizer, scheduler, precision, checkpoints and other rarely changed options; see
-        `uulearn.training.TrainingOptions`. ``set_params(training__ema=None)`` replaces a single one.
+        `uulearn.training.TrainingOptions`. Change a single option with ``set_params(training__ema=None)``.
     progress : bool
         Whether to show a progress bar on a terminal if training takes long.
     random_state : int, RandomState or None
@@ -107,27 +107,27 @@ class UUClassifier(TrainedClassifier):
     Attributes
     ----------
     history_ : `uulearn.training.History`
-        One record per epoch: signed risk terms, risks, learning rate, time; why training stopped. With several models
-        these are means, and ``history_.models`` has the history of each.
+        One record per epoch (signed risk terms, risks, learning rate, time), and the reason why training stopped. With
+        several models, the records are means, and ``history_.models`` contains the history of each model.
     model_ : nn.Module
-        The trained module, or the model of another learner.
+        The trained module, or the model trained by another learner.
     classes_ : array([0, 1])
     n_features_in_, feature_names_in_, row_shape_
-        Columns of the training rows.
+        Number and names of the columns, and shape of one row.
     set_sizes_, held_out_sizes_ : (int, int)
-        Number of rows of each set in training, and held out.
+        Number of training rows and of held-out rows of each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
-        With several models: metrics estimated without labels; each row is scored by the model that was
-        not trained on it. After self-training: those of ensembles of each half of the rows on the other half.
+        With several models, metrics estimated without labels, where each row is scored by the model that was not
+        trained on it. After self-training, each half of the rows is scored by an ensemble trained on the other half.
     out_of_fold_scores_ : array of shape (n,) or None
-        With several models: what `decision_function` would return for each training row, those of set 0 first, by the
-        model that was not trained on it. They are not saved with the classifier.
+        With several models, the decision values of all training rows (set 0 first), each computed by the model that
+        was not trained on the row. They are not saved with the classifier.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
-        The sets and the gain of each round of self-training, and whether the round was better.
+        The sets and the gain of each round of self-training, and whether the round improved the classifier.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
-        The line from the model's scores to log-odds; None if the scores are not calibrated.
+        The linear function from the model's scores to log-odds; None if the scores are not calibrated.
     precision_ : str
-        Type of the products, ``"bfloat16"`` or ``"float32"``.
+        Data type used in matrix products, ``"bfloat16"`` or ``"float32"``.
     resolved_params_ : dict
         Values of the parameters that were "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
     seed_ : int
@@ -140,10 +140,10 @@ class UUClassifier(TrainedClassifier):
     >>> rng = np.random.default_rng(0)
     >>> y_a, y_b = rng.random(500) < 0.8, rng.random(500) < 0.2  # never shown to the classifier
     >>> X_a, X_b = (rng.normal(size=(500, 2)) + 2 * y[:, None] - 1 for y in (y_a, y_b))
-    >>> clf = UUClassifier(set_priors=(0.8, 0.2), target_prior=0.5, model="linear", lr=0.05, epochs=50, random_state=0)
+    >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=50, random_state=0)
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
-    >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used, and no row was scored by a model that saw it
+    >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used
     0.917 (95% interval 0.870 to 0.959)
     """
 
@@ -210,6 +210,8 @@ class UUClassifier(TrainedClassifier):
         if unknown := sorted(options.keys() - set(known)):
             raise ValueError(f"Invalid parameter {unknown[0]!r} for training; TrainingOptions has {', '.join(known)}.")
         super().set_params(**own)
+        if options and not isinstance(self.training, TrainingOptions | None):
+            raise TypeError(f"training must be TrainingOptions or None, got {self.training!r}.")
         if options:
             self.training = dataclasses.replace(self.training or TrainingOptions(), **options)
         return self
@@ -234,8 +236,8 @@ class UUClassifier(TrainedClassifier):
         validation_data : (X, sets), optional
             Held-out rows of both sets, for early stopping and calibration of a single model.
         test_data : (X, y), optional
-            Rows with labels (1 positive, 0 negative), used only to warn about swapped priors and to record the
-            accuracy every epoch; the history states that labels were used.
+            Labeled rows (1 positive, 0 negative), used only to warn about swapped priors and to record the accuracy
+            every epoch; the history records that labels were used.
         callback : callable, optional
             Called with the record and the model after every epoch; return True to stop.
         """
@@ -255,8 +257,8 @@ class UUClassifier(TrainedClassifier):
     ) -> Self:
         """Train on set 0 and set 1, passed separately and never concatenated. See `fit` for the other parameters.
 
-        Pass sets larger than memory as `uulearn.streaming.ParquetSet`, or another `uulearn.streaming.RowStream`: one
-        model is then trained, and rows of each set are held out and kept in memory for validation.
+        Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
+        A single model is then trained, and the held-out rows of each set are loaded into memory for validation.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
@@ -274,7 +276,7 @@ class UUClassifier(TrainedClassifier):
     def _plan(
         self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None = None
     ) -> FitPlan:
-        """Check the parameters, read the data and plan."""
+        """Validate the parameters, read the data and return the plan."""
         parameters = self.get_params(deep=False)
         check_parameters(parameters)
         options = self.training or TrainingOptions()
@@ -285,6 +287,11 @@ class UUClassifier(TrainedClassifier):
 
     def fit_plan(self, plan: FitPlan) -> Self:
         """Train according to a plan, and set the fitted attributes."""
+        for name in ("set_priors", "target_prior", "method", "slope", "loss", "model"):
+            own, planned = getattr(self, name), getattr(plan.parameters, name)
+            own = tuple(map(float, own)) if name == "set_priors" and own is not None else own
+            if not is_auto(own) and own is not planned and own != planned:
+                raise ValueError(f"the plan has {name}={planned!r}, but this classifier has {own!r}; make a new plan.")
         with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)
             self.set_fitted(result)
@@ -317,21 +324,21 @@ class UUClassifier(TrainedClassifier):
         return self
 
     def summary(self) -> str:
-        """Describe the data, the assumptions and the training in a few lines."""
+        """Return a short description of the data, the assumptions and the training."""
         check_is_fitted(self, "trained_")
         return summarize(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted classifier to a directory of safetensors and JSON files, replacing any model there."""
+        """Write the fitted classifier to a directory of safetensors and JSON files; an existing model is replaced."""
         check_is_fitted(self, "trained_")
         persistence.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, **replaced: Any) -> Self:
-        """Read a directory written by `save`; code in it is never executed.
+        """Read a directory written by `save`; no code from the directory is executed.
 
-        Your own code (a module or its class, a loss function, …) is not stored: pass it again by the name of the
-        parameter, for example ``UUClassifier.load("model", model=MyNet)`` or ``training__augment=None``.
+        Your own code (a module or its class, a loss function, …) is not stored. Pass it again under the parameter's
+        name, for example ``UUClassifier.load("model", model=MyNet)`` or ``training__augment=None``.
         """
         return persistence.load(cls, Path(path), replaced)
 
@@ -339,7 +346,7 @@ class UUClassifier(TrainedClassifier):
         state: dict[str, Any] = dict(super().__getstate__())
         trained = state.get("trained_")
         if isinstance(trained, NetworkModel) and module_device(trained.module).type != "cpu":
-            # A machine without the accelerator can then load it.
+            # Move the module to the CPU, because the loading machine may have no accelerator.
             state["trained_"] = dataclasses.replace(trained, module=copy.deepcopy(trained.module).cpu())
         return state
 

@@ -1,5 +1,6 @@
 """Run a plan: train one model or an ensemble over folds, calibrate and evaluate it."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -13,21 +14,32 @@ from torch import Tensor
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
-from uulearn.estimator import guards
 from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, Stage, self_train
+from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
 from uulearn.metrics import Evaluation, evaluate
-from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold, decision_values, fit_platt_scaling
+from uulearn.metrics.calibration import (
+    PlattScaling,
+    calibrate_out_of_fold,
+    decision_values,
+    fit_platt_scaling,
+    shift_log_odds,
+)
+from uulearn.risk import estimation_cost
 from uulearn.training import History
 
-# Rows per set that are scored to check whether a single model predicts only one class.
+# Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
+# If the class prior is within these bounds, predicting only one class indicates failed training.
+MODERATE_PRIOR = (0.1, 0.9)
+# A warning is raised if an estimated accuracy is outside [½, 1] by this number of standard errors.
+SUSPICIOUS_ERRORS = 4
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """The trained model and what is known about it; `uulearn.UUClassifier` sets its fitted attributes from it."""
+    """The trained model and its properties; `uulearn.UUClassifier` sets its fitted attributes from this result."""
 
     learner: Learner
     model: TrainedModel
@@ -36,16 +48,16 @@ class FitResult:
     set_sizes: tuple[int, int]
     """Number of training rows of each set."""
     held_out_sizes: tuple[int, int]
-    """Number of validation rows of each set; with an ensemble, all rows."""
+    """Number of validation rows of each set; all rows for an ensemble."""
     seed: int
     resolved: dict[str, Any]
     """Values of the parameters that were "auto"."""
     scaling: PlattScaling | None = None
-    """The line from scores to log-odds; None if the model is not calibrated."""
+    """The linear function from scores to log-odds; None if the model is not calibrated."""
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
-    """Why the fit ended early with a usable model; raised after the fitted attributes are set."""
+    """The error that ended the fit early with a usable model; it is raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
     """Out-of-fold decision values of all rows, those of set 0 first; None for a single model.
 
@@ -61,6 +73,16 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     plan : FitPlan
     first : OutOfFold, optional
         Already trained models of all folds, for example from a search; they are not trained again.
+
+    Examples
+    --------
+    >>> from uulearn.estimator import UUClassifier, make_plan
+    >>> from uulearn.data.inputs import read_two_tables
+    >>> rows = np.random.default_rng(0).normal([[[1.0]], [[-1.0]]], size=(2, 200, 3))
+    >>> clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, random_state=0)
+    >>> plan = make_plan(clf.get_params(deep=False), read_two_tables(*rows, any_shape=False))
+    >>> plan.resolved["n_estimators"], len(run_plan(plan).history)
+    (5, 2)
     """
     parameters = plan.parameters
     priors, target_prior = parameters.training_priors, parameters.target_prior
@@ -122,7 +144,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
 
 
 def average_histories(histories: Sequence[History]) -> History:
-    """Return one history of several: each record has the means over the models that were trained that long."""
+    """Return the mean of several histories; each epoch is averaged over the models that reached it."""
     records = [history.epochs for history in histories]
     longest: list[dict[str, Any]] = max(records, key=len)
     epochs = []
@@ -142,7 +164,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     if decisions is None:
         sample = torch.cat([plan.data.sample(which, ONE_SIDED_SAMPLE) for which in (0, 1)])
         decisions = decision_values(result.model.score(DenseRows(sample)).numpy(), result.scaling)
-    guards.warn_if_one_sided(
+    warn_if_one_sided(
         decisions,
         plan.data.sizes,
         plan.parameters.training_priors,
@@ -153,7 +175,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """Return the models of the best round, scores of all rows by models not trained on them, and all rounds."""
+    """Return the models of the best self-training round, out-of-sample scores of all rows, and all rounds."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 
@@ -182,3 +204,49 @@ def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, prio
         folds=folds, test=plan.test, callback=plan.callback, fit_seed=plan.seed,
     )  # fmt: skip
     return merge_folds(plan.learner.train_folds(task), folds)
+
+
+def warn_if_one_sided(
+    decisions: NDArray[Any],
+    sizes: tuple[int, int],
+    set_priors: tuple[float, float],
+    target_prior: float,
+    *,
+    log_odds: bool,
+    stacklevel: int = 2,
+) -> None:
+    """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
+
+    Log-odds are shifted from the target prior to the class prior of the training rows. Other decision values are
+    checked only if the target prior is within `MODERATE_PRIOR`.
+    """
+    prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
+    low, high = MODERATE_PRIOR
+    if not low <= prior <= high or not (log_odds or low <= target_prior <= high):
+        return
+    positive = (shift_log_odds(decisions, target_prior, prior) if log_odds else decisions) > 0
+    if (positive == positive[0]).all():
+        side = "positive" if positive[0] else "negative"
+        warnings.warn(
+            f"the trained model predicts {side} for all of {len(decisions):,} training rows, but about {prior:.0%} "
+            "are positive; scale the columns, lower lr, train longer, and use no activation after the last layer.",
+            OneSidedPredictionsWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_if_suspicious(
+    accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
+) -> None:
+    """Warn if an estimated accuracy is so far below chance or above 1 that the priors or rows must be wrong."""
+    noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
+    if 0.5 - noise <= accuracy <= 1 + noise:
+        return
+    explanation = (
+        "far below chance: if you passed labels instead of sets, use sklearn.metrics.accuracy_score(y, "
+        "clf.predict(X)); otherwise, the priors may be swapped."
+        if accuracy < 0.5
+        else "significantly above 1: the sets differ in more than their class prior (look for a leaking column), "
+        f"set_priors={tuple(set_priors)} are closer than the true priors, or the rows were used for training."
+    )
+    warnings.warn(f"the estimated accuracy is {accuracy:.3f}, {explanation}", SuspiciousScoreWarning, stacklevel=3)

@@ -1,7 +1,7 @@
-"""Learners train one kind of model. Folds, ensembling, calibration and evaluation are the same for all of them.
+"""Learners: each trains one kind of model; folds, ensembles, calibration and evaluation are shared.
 
-A `Learner` trains a model on two sets and returns something that scores rows. `NetworkLearner` trains a torch module
-with `uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
+A `Learner` trains a model on two sets and returns a `TrainedModel`. `NetworkLearner` trains a torch module with
+`uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
 boosted trees or a scikit-learn classifier, subclass `Learner` and are passed as ``UUClassifier(model=learner)``.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,21 +45,21 @@ Priors = tuple[float, float]
 
 @dataclass(frozen=True)
 class ModelState:
-    """A trained model as data: tensors for safetensors, and a ``config`` of plain JSON values."""
+    """The stored form of a trained model: tensors, and a ``config`` that contains only JSON values."""
 
     tensors: dict[str, Tensor]
     config: dict[str, Any]
 
 
 class TrainedModel(abc.ABC):
-    """A trained model, or several as one."""
+    """A trained model, or several models combined into one."""
 
     precision: str = "float32"
     """Floating-point type of the matrix products that compute scores."""
 
     @abc.abstractmethod
     def score(self, rows: Rows) -> Tensor:
-        """Return float32 scores of shape (n,) on the CPU; higher for rows that look more positive, with threshold 0."""
+        """Return float32 scores of shape (n,) on the CPU; a row with a score above 0 is predicted positive."""
 
     @property
     def n_models(self) -> int | None:
@@ -66,37 +67,37 @@ class TrainedModel(abc.ABC):
         return None
 
     def submodel(self, number: int) -> TrainedModel:
-        """Return one model of an ensemble, with its scale in the ensemble."""
+        """Return one model of an ensemble, including its scale."""
         raise NotImplementedError(f"{type(self).__name__} is a single model.")
 
     def state(self) -> ModelState:
-        """Return what `Learner.restore` needs to recreate the model; without it the model cannot be saved."""
-        raise NotImplementedError(f"{type(self).__name__} has no state(), so a classifier with it cannot be saved.")
+        """Return the data from which `Learner.restore` recreates the model; required for saving the model."""
+        raise NotImplementedError(f"{type(self).__name__} has no state(), so the classifier cannot be saved.")
 
 
 @dataclass(frozen=True)
 class ModelTask:
-    """Training data of one model or, with ``folds``, of an ensemble; each model trains on the rows outside its fold."""
+    """Training data for one model or, if ``folds`` is set, for an ensemble whose models each leave out one fold."""
 
     data: TwoSets | StreamedSets
     set_priors: Priors
     target_prior: float
     seed: int
     path: tuple[str, ...] = ()
-    """Folder of this model below the checkpoint folder, in parts."""
+    """Path components of this model's subfolder in the checkpoint folder."""
     validation: TwoSets | None = None
-    """Held-out rows of both sets: for early stopping, never for fitting."""
+    """Held-out rows of both sets, used for early stopping but not for fitting."""
     folds: Folds | None = None
     """The fold of every row of set 0 and of set 1."""
     test: tuple[Rows, Tensor] | None = None
-    """Rows with labels: their accuracy is recorded per epoch; a learner may ignore them."""
+    """Labeled rows; their accuracy is recorded every epoch. A learner may ignore them."""
     callback: Callback | None = None
-    """Called per epoch by learners that have epochs."""
+    """Called after every epoch by learners that have epochs."""
     fit_seed: int | None = None
     """The seed of the fit, if ``seed`` is derived from it."""
 
     def in_folds(self) -> tuple[TwoSets, Folds]:
-        """Return the rows and their folds; the task must have folds, which streamed sets do not have."""
+        """Return the rows and their folds; the task must have folds (streamed sets have none)."""
         assert isinstance(self.data, TwoSets)
         assert self.folds is not None
         return self.data, self.folds
@@ -137,20 +138,34 @@ class FoldScores:
 
 
 class Learner(abc.ABC):
-    """Trains models of one kind. Subclasses implement `train`, and `restore` to support saved classifiers."""
+    """Base class of learners. Subclasses implement `train`, and `restore` to support saved classifiers.
+
+    >>> class Sum(TrainedModel):  # a model without weights: the sum of the columns
+    ...     def score(self, rows):
+    ...         return rows.slice(0, rows.n_rows).float().sum(1)
+    >>> class SumLearner(Learner):
+    ...     kind = "sum"
+    ...     def train(self, task):
+    ...         return ModelFit(Sum(), History())
+    >>> from uulearn import UUClassifier
+    >>> x = torch.linspace(-1, 1, 40)[:, None]
+    >>> clf = UUClassifier((0.2, 0.8), model=SumLearner(), calibrated=False)
+    >>> clf.fit_sets(x[:20], x[20:]).predict(x[[0, 39]])
+    array([0, 1])
+    """
 
     kind: ClassVar[str]
-    """Name of the kind in the manifest of a model directory."""
+    """Name of the learner in the manifest of a model directory."""
 
     @abc.abstractmethod
     def train(self, task: ModelTask) -> ModelFit:
         """Train one model."""
 
     def check(self, sample: Tensor, seed: int) -> None:  # noqa: B027
-        """Raise before training starts if the learner cannot train on rows like those of the sample."""
+        """Raise an error before training starts if the learner does not support rows like the sample."""
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
-        """Train the models of all folds, or of the chosen ones, and score the rows of their folds."""
+        """Train one model per fold, for all folds or the given ones, and score the rows of each fold."""
         found = []
         for fold in range(count_folds(task.in_folds()[1])) if chosen is None else chosen:
             own = task.of_fold(fold)
@@ -191,6 +206,29 @@ class MeanModel(TrainedModel):
         """Return the mean score of each row."""
         return torch.stack([m.score(rows) / s for m, s in zip(self.models, self.scales, strict=True)]).mean(0)
 
+    def state(self) -> ModelState:
+        """Return the tensors of all models, with numbered names, and the configurations."""
+        states = [model.state() for model in self.models]
+        numbered = {
+            f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.tensors.items()
+        }
+        config = {"models": [state.config for state in states], "scales": list(self.scales)}
+        return ModelState(numbered, config)
+
+
+def restore_model(learner: Learner, state: ModelState, row_shape: tuple[int, ...]) -> TrainedModel:
+    """Return the stored model; the models of a `MeanModel` are restored one by one."""
+    if "models" not in state.config:
+        return learner.restore(state, row_shape)
+    configs, scales, models = state.config["models"], [float(scale) for scale in state.config["scales"]], []
+    if not configs or len(configs) != len(scales) or not all(0 < scale < math.inf for scale in scales):
+        raise ModelFormatError(f"{len(configs)} models need one positive scale each, got {scales}; save it again.")
+    for number, config in enumerate(configs):
+        own = {name: tensor for name, tensor in state.tensors.items() if name.startswith(f"{number}.")}
+        own = {name.partition(".")[2]: tensor for name, tensor in own.items()}
+        models.append(learner.restore(ModelState(own, config), row_shape))
+    return MeanModel(tuple(models), tuple(scales))
+
 
 @dataclass(frozen=True)
 class OutOfFold:
@@ -209,7 +247,7 @@ class OutOfFold:
 
 
 def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
-    """Merge the models of all folds, given in the order of the folds; scores get the order of the rows."""
+    """Merge the models of all folds, sorted by fold; the scores are returned in the order of the rows."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
     for fold, part in enumerate(parts):
         scale = float(torch.cat(part.scores).abs().mean()) or 1.0
@@ -220,13 +258,13 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
 
 
 def make_learner(parameters: ResolvedParameters) -> Learner:
-    """Return ``model`` if it is a learner, else a `NetworkLearner`."""
+    """Return ``model`` if it is a learner, otherwise a `NetworkLearner`."""
     return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
 
 
 @dataclass(frozen=True)
 class NetworkModel(TrainedModel):
-    """A torch module, and how rows are passed to it."""
+    """A trained torch module, with the conversion of rows to its input."""
 
     module: nn.Module
     precision: str
@@ -235,7 +273,7 @@ class NetworkModel(TrainedModel):
     """Whether to use bfloat16 even on a device without native bfloat16 multiplication."""
 
     def score(self, rows: Rows) -> Tensor:
-        """Return scores of rows, computed on the device of the module."""
+        """Return the scores of rows, computed on the device of the module."""
         device = module_device(self.module)
         fast = self.precision == "bfloat16" and (self.forced or multiplies_bfloat16(device))
         dtype = torch.bfloat16 if fast else torch.float32
@@ -257,7 +295,7 @@ class NetworkModel(TrainedModel):
         tensors = self.module.state_dict()
         for name, value in tensors.items():
             if not isinstance(value, Tensor):
-                raise ValueError(f"the state {name!r} is not a tensor; make it a buffer of the model to store it.")
+                raise ValueError(f"the state {name!r} is not a tensor; register it as a buffer of the model.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             {"n_models": self.n_models, "precision": self.precision},
@@ -266,7 +304,12 @@ class NetworkModel(TrainedModel):
 
 @dataclass(frozen=True)
 class NetworkLearner(Learner):
-    """Trains a torch module; ``options`` has everything but the seed and the checkpoint folder of each model."""
+    """Learner for torch modules; ``options`` contains all options except each model's seed and checkpoint folder.
+
+    >>> learner = NetworkLearner("linear", None, "logistic", "abs", -0.1, RunOptions(epochs=10))
+    >>> learner.risk((0.8, 0.2), 0.5)
+    UURisk(set_priors=(0.8, 0.2), target_prior=0.5, loss='logistic', method='abs')
+    """
 
     kind: ClassVar[str] = "network"
 
@@ -282,7 +325,7 @@ class NetworkLearner(Learner):
         """Create the learner for the parameters of a classifier, optionally on another device."""
         device = resolve_device(parameters.device) if device is None else device
         training = parameters.training
-        # Networks, losses and optimizers known by name do not synchronize with the host: a CUDA graph can hold a step.
+        # Built-in networks, losses and optimizers never synchronize with the host, so a CUDA graph can capture a step.
         parts = parameters.model, parameters.loss, parameters.method, training.optimizer
         named = all(isinstance(part, str) for part in parts)
         plain = training.scheduler is None and not (training.optimizer_params or {}).get("dampening")
@@ -298,27 +341,27 @@ class NetworkLearner(Learner):
         )
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
-        """Build an untrained module with the initial weights of this seed."""
+        """Build an untrained module, with initial weights drawn from this seed."""
         return build_model(self.model, row_shape, self.model_params, seed)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
-        """Return the risk to minimize."""
+        """Return the risk that training minimizes."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
             return UURisk(set_priors, target_prior, self.loss, self.method, self.slope)
 
     def run_options(self, seed: int, path: Sequence[str] = (), fit_seed: int | None = None) -> RunOptions:
-        """Return the options of the model with this seed and checkpoint folder."""
+        """Return the options for one model, with this seed and checkpoint folder."""
         folder = self.options.checkpoint_dir
         folder = None if folder is None else Path(folder, *path)
         return dataclasses.replace(self.options, seed=seed, fit_seed=fit_seed, checkpoint_dir=folder)
 
     def can_be_batched(self, data: TwoSets) -> bool:
-        """Return whether several such models can be trained together on these rows."""
+        """Return whether several models of this learner can be trained together on these rows."""
         return isinstance(self.model, str) and can_be_batched(self.model, data, self.options)
 
     def check(self, sample: Tensor, seed: int) -> None:
-        """Raise if the module or the augmentation does not work with such rows."""
+        """Raise an error if the module or the augmentation does not support these rows."""
         scaled = sample * self.options.input_scale
         check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
         if self.options.augment is not None:
@@ -346,13 +389,13 @@ class NetworkLearner(Learner):
         return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped, scores)
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
-        """Train the modules of the folds; on CUDA together, if a batch can hold them."""
+        """Train the modules of the folds; on CUDA, they are trained together if possible."""
         data, folds = task.in_folds()
         options = self.run_options(task.seed, task.path, task.fit_seed)
         risk = self.risk(task.set_priors, task.target_prior)
         chosen = range(count_folds(folds)) if chosen is None else chosen
         on_cuda = torch.device(options.device).type == "cuda"
-        # On the CPU batched training gains little, and a callback expects one model at a time.
+        # Batched training is hardly faster on the CPU, and a callback expects one model at a time.
         if on_cuda and task.callback is None and self.can_be_batched(data):
             return self.train_variants(task, [Variant(risk)], chosen)[0]
         about = functools.partial(self.build, data.row_shape), data, folds, risk, options
@@ -362,7 +405,7 @@ class NetworkLearner(Learner):
     def train_variants(
         self, task: ModelTask, variants: Sequence[Variant], chosen: Sequence[int]
     ) -> list[list[FoldScores]]:
-        """Train several variants of a network that `can_be_batched` together; return the fold models of each."""
+        """Train several variants of a network together (see `can_be_batched`); return the fold models of each."""
         assert isinstance(self.model, str)
         options = self.run_options(task.seed, task.path, task.fit_seed)
         found = fit_folds_batched(
@@ -371,7 +414,7 @@ class NetworkLearner(Learner):
         return [self._fold_scores(parts) for parts in found]
 
     def combine(self, models: Sequence[TrainedModel], scales: Sequence[float]) -> NetworkModel:
-        """Combine the modules into one `uulearn.models.Ensemble`, on the device of training."""
+        """Combine the modules into one `uulearn.models.Ensemble` on the training device."""
         networks = [model for model in models if isinstance(model, NetworkModel)]
         ensemble = Ensemble([network.module for network in networks], scales).eval()
         return dataclasses.replace(networks[-1], module=ensemble.to(self.options.device))
@@ -386,7 +429,7 @@ class NetworkLearner(Learner):
         layers = (n_models or 1) * (1 + len((self.model_params or {}).get("hidden", ())))
         if named and layers > len(weights):
             raise ModelFormatError(
-                f"the model claims {layers:,} layers but has {len(weights):,} weights; save it again."
+                f"expected a model with {layers:,} layers, found {len(weights):,} weights; save it again."
             )
         with torch.device("meta" if named else "cpu"):
             module = build_model(self.model, row_shape, self.model_params)
@@ -400,11 +443,11 @@ class NetworkLearner(Learner):
         if expected != found:
             odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
             raise ModelFormatError(
-                f"the stored weights do not fit the model: {odd} should be {expected.get(odd)} and is "
+                f"the stored weights do not match the model: {odd} should be {expected.get(odd)} but is "
                 f"{found.get(odd)}; pass the model that was trained."
             )
         if not all(bool(value.isfinite().all()) for value in weights.values()):
-            raise ModelFormatError("the stored weights are not all finite numbers; train and save the model again.")
+            raise ModelFormatError("the stored weights contain non-finite values; train and save the model again.")
         module.load_state_dict(weights, assign=named)
         return self._trained(module.eval(), getattr(torch, precision))
 

@@ -1,9 +1,9 @@
 """Model directories on disk: files that are written atomically and verified when they are read.
 
 ``model.json`` is the manifest. It lists every other file with its size and SHA-256. The names of the other files
-contain a part of their hash, so a directory that is written again is complete at every moment: new files first, then
-the manifest in one step, then the old files are removed. A new directory is filled under a hidden name next to its
-place and renamed when it is complete.
+contain a part of their hash, so the directory is always complete while a model is replaced: the new files are written
+first, then the manifest in one step, and then the old files are removed. A new directory is written under a hidden
+temporary name in the same parent directory and renamed when it is complete.
 """
 
 import glob
@@ -22,14 +22,14 @@ from uulearn.storage import sync_folder, write_atomically
 
 MANIFEST = "model.json"
 MODEL_FORMAT = "uulearn-model"
-# 3: scikit-learn's parameter names, separate training options, and a learner kind. Earlier formats raise an error.
+# Format 3 has scikit-learn's parameter names, separate training options, and a learner kind; others raise an error.
 MODEL_FORMAT_VERSION = 3
 MODEL_FILE = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
 LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
-# Files of the estimator itself; all others were attached by an application.
+# Files written by the estimator; all other files were attached by an application.
 OWN_FILES = ("weights", "history")
-# Files for readers, which the commands write next to a model with facts; they describe only that model.
+# Human-readable files that the commands write next to a model with facts; they describe only this model.
 DOCUMENTS = ("README.md", "config.toml", "report.html")
 # Maximum size of a manifest in bytes; real manifests are much smaller.
 MAX_MANIFEST_BYTES = 16 * 2**20
@@ -41,12 +41,12 @@ Contents = Mapping[str, tuple[str, bytes]]
 def write_directory(
     folder: Path, about: Mapping[str, Any], contents: Contents, documents: Mapping[str, bytes] | None = None
 ) -> None:
-    """Write a manifest with the entries ``about``, and its files, replacing a model in the folder if there is one.
+    """Write the files and a manifest with the entries ``about``; an existing model in the folder is replaced.
 
-    If anything fails, the old model stays. ``documents`` are files for readers, which are never read again.
+    If an error occurs, the old model is not changed. ``documents`` are human-readable files that uulearn never reads.
     """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file, a model is saved to a directory; choose another path.")
+        raise ValueError(f"{folder} is a file, but a model is saved to a directory; choose another path.")
     files: dict[str, dict[str, Any]] = {}
     for stem, (suffix, content) in contents.items():
         digest = hashlib.sha256(content).hexdigest()
@@ -73,7 +73,7 @@ def write_directory(
 
 
 def could_be_model(folder: Path) -> bool:
-    """Return whether a folder contains a model, the remains of a killed save, or nothing."""
+    """Return whether a folder is empty, or contains a model or the files of an interrupted save."""
     names = [path.name for path in folder.iterdir()]
     return MANIFEST in names or all(MODEL_FILE.fullmatch(name) or LEFTOVER.fullmatch(name) for name in names)
 
@@ -90,7 +90,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
             _write(folder / name, content)
         for name, place in waiting.items():
             _write(place, manifest if name == MANIFEST else documents[name])
-        for name in documents:  # no space is needed from here on; a missing document is better than an outdated one
+        for name in documents:  # no further disk space is needed; a missing document is better than an outdated one
             (folder / name).unlink(missing_ok=True)
         waiting[MANIFEST].replace(folder / MANIFEST)
     except BaseException:
@@ -104,7 +104,7 @@ def _write_into(folder: Path, files: Mapping[str, bytes], manifest: bytes, docum
     sync_folder(folder)
     old = [path for path in folder.iterdir() if MODEL_FILE.fullmatch(path.name) and path.name not in files]
     if held_model and any(path.name.startswith("facts-") for path in old):
-        # Before the facts: if this process is killed, the next one checks the documents against the facts.
+        # Remove documents before facts: if this process is killed, the next one checks the documents against the facts.
         for name in DOCUMENTS:
             if name not in documents and ((folder / name).is_file() or (folder / name).is_symlink()):
                 (folder / name).unlink()
@@ -122,7 +122,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """Return the checksum of a manifest, which shows whether it was edited."""
+    """Return the checksum of a manifest, which is used to detect changes."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
@@ -159,7 +159,7 @@ def read_file(folder: Path, entry: Mapping[str, Any]) -> bytes:
     """Read and verify a file that the manifest lists."""
     name = entry["name"]
     if not isinstance(name, str) or not MODEL_FILE.fullmatch(name):
-        raise ModelFormatError(f"{folder / MANIFEST} lists {name!r}, which save does not write; save the model again.")
+        raise ModelFormatError(f"{folder / MANIFEST} lists the unexpected file {name!r}; save the model again.")
     path = folder / name
     if path.is_symlink() or not path.is_file():
         raise ModelFormatError(f"{path} is missing or a link; save the model again.")
@@ -182,4 +182,4 @@ def read_attached(folder: Path) -> dict[str, bytes]:
     try:
         return {stem: read_file(folder, entry) for stem, entry in files.items() if stem not in OWN_FILES}
     except KeyError as error:
-        raise ModelFormatError(f"{folder / MANIFEST} lacks {error} of a file; save the model again.") from error
+        raise ModelFormatError(f"a file entry in {folder / MANIFEST} has no {error}; save the model again.") from error

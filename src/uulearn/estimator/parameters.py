@@ -1,4 +1,4 @@
-"""Allowed values of each parameter of `UUClassifier`: one table, from which the tests of bad values are generated."""
+"""Table of the allowed values of each `UUClassifier` parameter; tests of invalid values are generated from it."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, TrainingOptions
 from uulearn.training.precision import PRECISIONS
 
-# Priors of the training risk for set_priors=None: with them, separating the sets equals separating the classes.
+# Priors of the training risk if set_priors is None: with these values, the model learns to separate the sets.
 PURE_PRIORS = (1.0, 0.0)
 # Names of the training options in get_params and set_params.
 TRAINING_PREFIX = "training__"
@@ -26,7 +26,7 @@ TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fiel
 
 
 class Rule(NamedTuple):
-    """A check of a value, a description of the allowed values, and an example of a bad value."""
+    """A check of a value, a description of the allowed values, and an example of an invalid value."""
 
     allows: Callable[[Any], bool]
     description: str
@@ -34,7 +34,7 @@ class Rule(NamedTuple):
 
 
 def is_auto(value: Any) -> bool:
-    """Return whether a parameter is ``"auto"``; arrays and other objects are compared by type first."""
+    """Return whether a parameter is ``"auto"``; the type is compared first, because values may be arrays."""
     return isinstance(value, str) and value == AUTO
 
 
@@ -107,7 +107,7 @@ TRAINING_RULES: dict[str, Rule] = {
         "adagradd",
     ),
     "optimizer_params": Rule(_is_mapping, "None or a dict of arguments for the optimizer", 3),
-    "scheduler": Rule(lambda v: v is None or callable(v), "None or a function from optimizer to scheduler", "cosine"),
+    "scheduler": Rule(lambda v: v is None or callable(v), "None or a function that creates a scheduler", "cosine"),
     "scheduler_interval": Rule(lambda v: v in ("epoch", "batch"), "'epoch' or 'batch'", "step"),
     "weight_decay": Rule(lambda v: _is_finite(v) and v >= 0, "a number of at least 0", -1.0),
     "clip_norm": Rule(lambda v: v is None or (_is_finite(v) and v > 0), "None or a number above 0", 0.0),
@@ -117,7 +117,7 @@ TRAINING_RULES: dict[str, Rule] = {
     "input_scale": Rule(lambda v: _is_finite(v) and v != 0, "a finite number other than 0", 0.0),
     "augment": Rule(
         lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
-        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several joined by '+' or a function from batch to batch",
+        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several names joined by '+' or a function of a batch",
         "rotate",
     ),
     "smoothing": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
@@ -128,7 +128,14 @@ TRAINING_RULES: dict[str, Rule] = {
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
-    """Raise a ValueError or TypeError for the first parameter whose value is not allowed."""
+    """Raise a ValueError or TypeError for the first parameter whose value is not allowed.
+
+    >>> from uulearn import UUClassifier
+    >>> check_parameters(UUClassifier((0.8, 0.2), epochs=0).get_params(deep=False))
+    Traceback (most recent call last):
+        ...
+    ValueError: epochs must be an integer of at least 1, got 0.
+    """
     options = parameters["training"] or TrainingOptions()
     checked = [(name, rule, parameters[name]) for name, rule in RULES.items()]
     if isinstance(options, TrainingOptions):
@@ -139,8 +146,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     priors, method, loss = (parameters[name] for name in ("set_priors", "method", "loss"))
     if priors is None and method != "biased":
         raise ValueError(
-            f"set_priors=None needs method='biased', got method={method!r}; without priors a model can only separate "
-            "the sets, which ranks rows by how positive they look."
+            f"set_priors=None requires method='biased', got method={method!r}; without class priors, a model can only "
+            "separate the sets, which ranks the rows."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets

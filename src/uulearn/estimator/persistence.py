@@ -1,8 +1,8 @@
-"""A classifier as a model directory: safetensors and JSON, read without executing code.
+"""Save a classifier as a model directory of safetensors and JSON files, and load it without executing code.
 
-The manifest has the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
-`uulearn.estimator.learners.ModelState`; ``weights`` has the tensors. A model of your own learner is loaded with
-``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates it from its state.
+The manifest contains the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
+`uulearn.estimator.learners.ModelState`; ``weights`` contains the tensors. To load a model of your own learner, call
+``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +22,7 @@ from safetensors.torch import save as save_tensors
 
 from uulearn.data.inputs import Columns
 from uulearn.estimator.fitting import FitResult
-from uulearn.estimator.learners import Learner, ModelState, NetworkLearner
+from uulearn.estimator.learners import Learner, ModelState, NetworkLearner, restore_model
 from uulearn.estimator.model_directory import Contents, read_file, read_manifest, write_directory
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve
@@ -32,6 +30,7 @@ from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Evaluation
 from uulearn.metrics.calibration import PlattScaling
+from uulearn.storage import read_value
 from uulearn.training import History, TrainingOptions
 
 if TYPE_CHECKING:
@@ -46,16 +45,16 @@ def save(
     attached: Contents | None = None,
     documents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write a fitted classifier, with files of an application attached and documents for readers next to it."""
+    """Save a fitted classifier together with application-specific files and human-readable documents."""
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
     own = {*inspect.signature(type(classifier)).parameters, *TRAINING_NAMES} - {"training"}
     named = classifier.get_params(deep=classifier.training is not None)
+    named["random_state"] = None if classifier.random_state is None else classifier.seed_
     parameters = {name: _encode(value) for name, value in named.items() if name in own}
-    parameters["random_state"] = None if classifier.random_state is None else classifier.seed_
     if classifier.training is not None:
-        # The folder belongs to the machine that trained; a later fit must not write there by default.
+        # The checkpoint folder is specific to the training machine; a later fit must not write to it by default.
         parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
     names = getattr(classifier, "feature_names_in_", None)
     about = {
@@ -82,7 +81,7 @@ def _as_dict(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """Encode a parameter as readable JSON; code becomes a note that it must be passed again."""
+    """Encode a parameter as readable JSON; code is replaced by a note that it must be passed again."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -121,7 +120,7 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
         reason = str(error).rstrip(".")
-        raise ModelFormatError(f"{folder} is not a model that can be loaded ({reason}); save it again.") from error
+        raise ModelFormatError(f"the model in {folder} cannot be loaded ({reason}); save it again.") from error
 
 
 def _read_result(
@@ -135,25 +134,25 @@ def _read_result(
         raise ValueError(f"its resolved parameters are not readable: {resolved}")
     for used in (parameters, parameters | resolved):
         check_parameters(used)
-    set_sizes, held_out_sizes = (_read_as(tuple[int, int], fitted[name]) for name in ("set_sizes", "held_out_sizes"))
-    learner = _read_learner(parameters | resolved, str(manifest["learner"]["kind"]), set_sizes)
+    sizes = [read_value(tuple[int, int], fitted[name], name) for name in ("set_sizes", "held_out_sizes")]
+    learner = _read_learner(parameters | resolved, str(manifest["learner"]["kind"]), sizes[0])
     row_shape = tuple(int(size) for size in fitted["row_shape"])
     names, rounds = fitted["feature_names"], fitted["self_training"]
-    scaling = _read_as(PlattScaling | None, fitted["scaling"])
-    if scaling and not (math.isfinite(scaling.slope) and math.isfinite(scaling.intercept) and 0 < scaling.prior < 1):
-        raise ValueError(f"its calibration is not a line: {fitted['scaling']}")
+    scaling = read_value(PlattScaling | None, fitted["scaling"], "scaling")
+    if scaling and not 0 < scaling.prior < 1:
+        raise ValueError(f"the prior of its calibration must be between 0 and 1, got {scaling.prior}")
     return FitResult(
         learner,
-        learner.restore(ModelState(tensors, manifest["learner"]["config"]), row_shape),
+        restore_model(learner, ModelState(tensors, manifest["learner"]["config"]), row_shape),
         history,
         Columns(row_shape, None if names is None else np.array(names, dtype=object)),
-        set_sizes,
-        held_out_sizes,
+        sizes[0],
+        sizes[1],
         int(fitted["seed"]),
         resolved,
         scaling,
-        _read_as(Evaluation | None, fitted["out_of_fold_evaluation"]),
-        None if rounds is None else tuple(_read_as(Round, done) for done in rounds),
+        read_value(Evaluation | None, fitted["out_of_fold_evaluation"], "out_of_fold_evaluation"),
+        None if rounds is None else tuple(read_value(Round, done, "self_training") for done in rounds),
     )
 
 
@@ -165,29 +164,17 @@ def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, in
         learner = NetworkLearner.from_parameters(resolve(parameters, sizes), device="cpu")
     if learner.kind != kind:
         raise ModelFormatError(
-            f"the model is of kind {kind!r} and the learner of kind {learner.kind!r}; pass the learner that trained it "
+            f"the model needs a learner of kind {kind!r}, got {learner.kind!r}; pass the learner that trained it "
             "as model=…."
         )
     return learner
-
-
-def _read_as(kind: Any, data: Any) -> Any:
-    """Convert JSON data to a type: a number, a dataclass, a tuple, or an optional one of these."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return kind(**{name: _read_as(part, data[name]) for name, part in get_type_hints(kind).items()})
-    parts = get_args(kind)
-    if NoneType in parts:
-        return None if data is None else _read_as(parts[0], data)
-    if get_origin(kind) is tuple:
-        return tuple(_read_as(part, value) for part, value in zip(parts, data, strict=True))
-    return kind(data)
 
 
 def _read_parameters(
     stored: dict[str, Any], replaced: Mapping[str, Any], known: set[str], folder: Path
 ) -> dict[str, Any]:
     if unknown := sorted(stored.keys() - known):
-        raise ModelFormatError(f"{folder} has parameters this version does not know: {', '.join(unknown)}.")
+        raise ModelFormatError(f"{folder} has parameters that this version does not support: {', '.join(unknown)}.")
     parameters = dict(replaced)
     for name, value in stored.items():
         if name in replaced or ("training" in replaced and name.startswith(TRAINING_PREFIX)):

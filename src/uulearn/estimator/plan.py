@@ -1,7 +1,7 @@
 """The plan of a fit: training rows, validation rows, folds and learner.
 
-A plan is made after all inputs have been read and before anything is trained. It checks the data and the model, and
-raises or warns if something is wrong with them.
+A plan is made after all inputs are read and before training starts. The data and the model are checked at this point,
+and problems raise an error or a warning.
 """
 
 import functools
@@ -56,14 +56,14 @@ class FitPlan:
 
 
 def takes_any_shape(model: Any) -> bool:
-    """Return whether rows may be images or sequences: true for image models and unnamed models."""
+    """Return whether rows may be images or sequences, which is true for image models and custom models."""
     return not isinstance(model, str) or model in IMAGE_MODELS
 
 
 def read_streams(
     X0: Any,
     X1: Any,
-    parameters: Mapping[str, Any],
+    parameters: dict[str, Any],
     workers: Workers | None = None,
     validation_data: Any = None,
     test_data: Any = None,
@@ -73,15 +73,15 @@ def read_streams(
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
         raise ValueError(
-            f"streamed sets train one model, got n_estimators={n_estimators!r} and self_training_rounds={rounds}; set "
-            "n_estimators=1 and self_training_rounds=0."
+            f"streamed sets support only one model, got n_estimators={n_estimators!r} and "
+            f"self_training_rounds={rounds}; set n_estimators=1 and self_training_rounds=0."
         )
     fraction = parameters["validation_fraction"]
     fraction = defaults.VALIDATION_FRACTION if is_auto(fraction) else fraction
     data, numbers = StreamedSets(streams), None
     if validation_data is None and fraction:
-        state = parameters["random_state"]
-        held_out = hold_out_streams(streams, fraction, int(state) if _is_seed(state) else 0, workers)
+        seed = parameters["random_state"] = choose_seed(parameters, workers)  # the plan also uses it
+        held_out = hold_out_streams(streams, fraction, seed, workers)
         numbers = held_out.numbers
         data = StreamedSets(streams, held_out.excluded, held_out.rows)
         validation_data = torch.cat(held_out.rows), np.repeat([0, 1], [len(rows) for rows in held_out.rows])
@@ -101,8 +101,8 @@ def make_plan(
 ) -> FitPlan:
     """Resolve the parameters for the data, choose folds or held-out rows, and check that training can start.
 
-    ``parameters`` are those of `uulearn.UUClassifier`, checked by `check_parameters`. The ``workers`` train together
-    and agree on the seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
+    ``parameters`` are the checked parameters of `uulearn.UUClassifier` (see `check_parameters`). The ``workers`` train
+    together and use the same seed. ``stacklevel`` is the stack level of warnings, 1 for the caller.
     """
     _check_consistency(parameters, has_validation_data=given.validation is not None)
     seed = choose_seed(parameters, workers)
@@ -136,7 +136,7 @@ def make_plan(
 
 
 def choose_seed(parameters: Mapping[str, Any], workers: Workers | None = None) -> int:
-    """Return the seed of a fit; an interrupted run without a fixed seed continues with its original seed."""
+    """Return the seed of a fit; a resumed run without a fixed seed continues with its original seed."""
     state = parameters["random_state"]
     folder = (parameters["training"] or TrainingOptions()).checkpoint_dir
     if _is_seed(state):
@@ -152,14 +152,14 @@ def _is_seed(random_state: Any) -> bool:
 
 
 def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bool) -> None:
-    """Raise if parameters contradict each other; "auto" never contradicts."""
+    """Raise a ValueError if parameters contradict each other; "auto" is consistent with all values."""
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     single = n_estimators == 1 or is_auto(n_estimators)
     calibrated = not is_auto(parameters["calibrated"]) and parameters["calibrated"]
     if parameters["set_priors"] is None and (calibrated or rounds):
         raise ValueError(
-            "calibration and self-training need the class priors of the sets, and set_priors is None; set "
-            "calibrated=False and self_training_rounds=0, and call with_priors once the priors are known."
+            "calibration and self-training need the class priors of the sets, but set_priors is None; set "
+            "calibrated=False and self_training_rounds=0, and call with_priors once you know the priors."
         )
     if rounds and n_estimators == 1:
         raise ValueError(
@@ -169,21 +169,21 @@ def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bo
     if has_validation_data and (rounds or not single):
         raise ValueError(
             f"with n_estimators={defaults.N_ESTIMATORS if single else n_estimators} each model is validated on its own "
-            "fold; leave out validation_data, or set n_estimators=1."
+            "fold; do not pass validation_data, or set n_estimators=1."
         )
     if calibrated and single and not rounds and not has_validation_data and parameters["validation_fraction"] == 0:
         raise ValueError(
-            "calibrated=True needs held-out rows of both sets, but got none; set validation_fraction=0.1 or pass "
+            "calibrated=True needs held-out rows of both sets, but there are none; set validation_fraction=0.1 or pass "
             "validation_data."
         )
 
 
 def _check_halves(parameters: ResolvedParameters, sizes: tuple[int, int]) -> None:
-    """Raise if self-training, which splits both sets into halves with folds, has too few rows."""
+    """Raise a ValueError if there are too few rows for self-training, which splits both sets into halves and folds."""
     n_estimators, rounds = parameters.n_estimators, parameters.self_training_rounds
     if n_estimators <= min(sizes) < 2 * n_estimators:
         raise ValueError(
             f"self_training_rounds={rounds} with n_estimators={n_estimators} splits both sets into halves of "
-            f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, and one has {min(sizes)}; use fewer "
-            "models, or self_training_rounds=0."
+            f"{n_estimators} folds, which needs {2 * n_estimators} rows per set, but one set has {min(sizes)}; use "
+            "fewer models, or self_training_rounds=0."
         )

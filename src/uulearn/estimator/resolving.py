@@ -28,7 +28,12 @@ AUTO_PARAMETERS = (
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` without any ``"auto"``."""
+    """Parameters of `uulearn.UUClassifier` with every ``"auto"`` resolved.
+
+    >>> from uulearn import UUClassifier
+    >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
+    5
+    """
 
     set_priors: tuple[float, float] | None
     target_prior: float
@@ -59,7 +64,7 @@ class ResolvedParameters:
 
 
 def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any) -> ResolvedParameters:
-    """Return all parameters, with "auto" replaced by values; the arguments are those of `resolve_defaults`."""
+    """Return all parameters, with each "auto" replaced by its resolved value; see `resolve_defaults`."""
     resolved = {**parameters, **resolve_defaults(parameters, sizes, **known)}
     priors = resolved["set_priors"]
     resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
@@ -74,7 +79,7 @@ def resolve_defaults(
     has_validation_data: bool = False,
     single_model: bool | Callable[[], bool] = False,
 ) -> dict[str, Any]:
-    """Return values for the parameters that are ``"auto"``, for sets of these sizes.
+    """Return the values of all ``"auto"`` parameters for sets of these sizes.
 
     Parameters
     ----------
@@ -91,16 +96,9 @@ def resolve_defaults(
     Examples
     --------
     >>> from uulearn import UUClassifier
-    >>> from pprint import pp
-    >>> pp(resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300)), width=60)
-    {'loss': 'sigmoid',
-     'lr': 0.001,
-     'l2': 0.005,
-     'n_estimators': 5,
-     'validation_fraction': 0.0,
-     'early_stopping': True,
-     'patience': 400,
-     'calibrated': True}
+    >>> resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))
+    {'loss': 'sigmoid', 'lr': 0.001, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0,
+     'early_stopping': True, 'patience': 400, 'calibrated': True}
     """
     known = dict(parameters)
     linear, mlp = (_is_named(known["model"], name) for name in ("linear", "mlp"))
@@ -134,7 +132,7 @@ def resolve_defaults(
             if known["early_stopping"]
             else None
         ),
-        # Both need held-out rows.
+        # Like early stopping, calibration needs held-out rows.
         "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }
     resolved: dict[str, Any] = {}
@@ -145,5 +143,5 @@ def resolve_defaults(
 
 
 def _is_named(value: Any, *names: str) -> bool:
-    """Return whether a parameter, which may also be an object, is one of these names."""
+    """Return whether a parameter is one of these names; it may also be an object."""
     return isinstance(value, str) and value in names

@@ -1,14 +1,14 @@
-"""Self-training: models relabel the rows into two purer sets and are trained on them again.
+"""Self-training: models relabel the rows into two purer sets, on which new models are trained.
 
-Every row is scored by the model that was not trained on its fold. The numbers of rows of each original set that are
-predicted positive give the true- and false-positive rates without labels, and with them the class priors of the rows
-predicted positive and of those predicted negative. These pseudo-labeled rows form two new sets whose priors are much
-further apart than the original ones. Training on them is a round.
+Every row is scored by the model that was not trained on its fold. The number of rows of each original set that are
+predicted positive gives the true- and false-positive rates without labels, and from these follow the class priors of
+the rows predicted positive and of the rows predicted negative. These pseudo-labeled rows form two new sets whose priors
+differ much more than the original priors. Training on the new sets is called a round.
 
-A round may gain or lose accuracy, and out-of-fold scores cannot tell, since the rows of a model were labeled by models
-that have seen its fold. So the number of rounds, which may be 0, is chosen on halves of the rows: each half runs the
-rounds on its own, and the ensemble of every round is evaluated on the other half, with the original sets and priors.
-The chosen number is then run on all rows.
+A round may increase or decrease the accuracy. Out-of-fold scores cannot show which, because the training rows of a
+model were labeled by models trained on its fold. The number of rounds, which may be 0, is therefore chosen on halves of
+the rows: the rounds are run on each half, and the ensemble of every round is evaluated on the other half, with the
+original sets and priors. The chosen number of rounds is then run on all rows.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ from uulearn.estimator.learners import Folds, OutOfFold, Priors
 from uulearn.estimator.parameters import PURE_PRIORS
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 
-# Difference of the true- and false-positive rates below which pseudo-labels are hardly better than chance.
+# If the true- and false-positive rates differ by less than this, pseudo-labels are hardly better than chance.
 MIN_RATE_GAP = 0.05
 
 
 class Stage(NamedTuple):
-    """One training: the number of its round (0 for the first) and its half of the rows (None for all)."""
+    """One training of an ensemble: the round (0 for the first training) and the half of the rows (None for all)."""
 
     number: int
     half: int | None
@@ -51,7 +51,7 @@ class Stage(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The checkpoint folder of the stage, in parts."""
+        """Path components of the checkpoint folder of the stage."""
         half = () if self.half is None else (f"half-{self.half}",)
         return (*half, f"round-{self.number}") if self.number else half
 
@@ -62,19 +62,19 @@ Score = Callable[[OutOfFold, Rows], Tensor]
 
 @dataclass(frozen=True)
 class Round:
-    """One round: the pseudo-labeled sets, and what training on them gained."""
+    """One round: the pseudo-labeled sets, and the accuracy gained by training on them."""
 
     number: int
     set_priors: Priors
-    """Estimated class priors of the sets; the mean of both halves if the round was run on halves only."""
+    """Estimated class priors of the sets; the mean over both halves if the round was run on halves only."""
     set_sizes: tuple[int, int]
-    """The sum of both halves if the round was run on halves only."""
+    """Number of rows of each set; the sum over both halves if the round was run on halves only."""
     evaluation: Evaluation
-    """Accuracy of each half's ensemble on the other half: unbiased, but lower than for models of all rows."""
+    """Accuracy of each half's ensemble on the other half; models trained on all rows are usually more accurate."""
     gain: Estimate | None
-    """Accuracy gained over the previous best round, on the same scores; None for the first training."""
+    """Accuracy gained over the previous best round, on the same rows; None for the first training."""
     better: bool
-    """Whether it replaced the previous best round. The last such round is used."""
+    """Whether the round replaced the previous best round; the last of these rounds is used."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class SelfTraining:
     best: OutOfFold
     """Models of the best round, trained on all rows."""
     scores: tuple[Tensor, Tensor]
-    """Scores of the original sets: out-of-fold if no round is used, else by the ensembles of the other half."""
+    """Scores of the original sets: out-of-fold if no round is used, otherwise from the ensemble of the other half."""
     stop_reason: str
 
 
@@ -103,18 +103,18 @@ def self_train(
     pure: bool = True,
     min_gain: float = 1.0,
 ) -> SelfTraining:
-    """Choose the number of rounds, up to ``rounds``, on halves of the rows, then run that many on all rows.
+    """Choose the number of rounds, up to ``rounds``, on halves of the rows, and run the chosen number on all rows.
 
     Parameters
     ----------
     train : callable
-        Trains the models of all folds, given sets, the fold of each of their rows, priors, and the `Stage`.
+        Trains the models of all folds, given the sets, the fold of each row, the priors and the `Stage`.
     score : callable
-        Scores rows, shape (n,), with the ensemble of the models.
+        Returns the scores of rows, shape (n,), computed by the ensemble of the models.
     data, folds
         The original sets as rows of one table (`TwoSets.joined`), and the fold of each row.
     pure : bool
-        Whether pseudo-labeled sets are trained on as if the labels were right, instead of with their estimated priors.
+        Whether to train on pseudo-labeled sets as if all labels were correct, instead of with the estimated priors.
     min_gain : float
         A round replaces the previous best one if its estimated gain exceeds this number of standard errors.
     """
@@ -127,13 +127,13 @@ def self_train(
     runs = [_run(train, pool, pool.original(), 0, pure)]
     while len(runs) <= _best_round(compared):
         labeled = _relabel(pool, runs[-1].scores)
-        if isinstance(labeled, str):  # although the halves could be relabeled
+        if isinstance(labeled, str):  # even if the halves could be relabeled
             stop_reason = labeled
             break
         runs.append(_run(train, pool, labeled, len(runs), pure))
     best = _best_round(compared[: len(runs)])
     first, second = torch.split(scores[best] if best else runs[0].scores, list(data.sizes))
-    # Rounds that were run on all rows report their sets; only rounds up to the best one are better.
+    # Rounds that were run on all rows report their sets; only rounds up to the best one are marked as better.
     for done, run in zip(compared, runs, strict=False):
         labeled = run.labeled
         compared[done.number] = dataclasses.replace(done, set_priors=labeled.priors, set_sizes=labeled.sets.sizes)
@@ -142,7 +142,7 @@ def self_train(
 
 
 def max_trainings(rounds: int) -> int:
-    """Return the maximum number of ensemble trainings: on each half and on all rows, at first and in every round."""
+    """Return the maximum number of ensemble trainings: each round, including round 0, on both halves and all rows."""
     return 3 * (rounds + 1) if rounds else 1
 
 
@@ -190,7 +190,7 @@ def _run(train: Train, pool: _Pool, labeled: _Relabeled, number: int, pure: bool
 
 
 def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
-    """Split the rows into two pseudo-labeled sets, or return why that is impossible."""
+    """Split the rows into two pseudo-labeled sets, or return the reason why this is impossible."""
     evaluated = evaluate(scores.numpy(), pool.sets, pool.set_priors, pool.target_prior)
     t, f = (min(max(e.value, 0.0), 1.0) for e in (evaluated.true_positive_rate, evaluated.false_positive_rate))
     if t - f < MIN_RATE_GAP:
@@ -199,7 +199,7 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
     fold = np.concatenate(pool.folds)
     places = [np.flatnonzero(positive), np.flatnonzero(~positive)]
     if any(len(np.unique(fold[place])) <= fold.max() for place in places):
-        return "too few rows are predicted to be of one class to fill all folds"
+        return "too few rows are predicted to belong to one of the classes to fill all folds"
     prior = float(np.average(pool.set_priors, weights=pool.data.sizes))
     priors = (prior * t / (prior * t + (1 - prior) * f), prior * (1 - t) / (prior * (1 - t) + (1 - prior) * (1 - f)))
     index = torch.cat([part for part in pool.data.index if part is not None])
@@ -210,7 +210,7 @@ def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
 def _try_on_halves(
     train: Train, score: Score, pool: _Pool, rounds: int, seed: int, pure: bool, min_gain: float
 ) -> tuple[list[Round], list[Tensor], str]:
-    """Run rounds until a half cannot be relabeled; return them, scores by the other half's models, and the reason."""
+    """Run rounds until a half cannot be relabeled; return the rounds, cross-half scores and the stop reason."""
     cut = int(np.random.SeedSequence([seed, 0, 4]).generate_state(1)[0])
     half_of = assign_folds(pool.data, 2, cut)
     places = [torch.from_numpy(np.flatnonzero(np.concatenate(half_of) == half)) for half in (0, 1)]

@@ -16,7 +16,7 @@ def summarize(classifier: UUClassifier) -> str:
     """Return the text of `UUClassifier.summary`."""
     lines = _assumptions(classifier)
     if classifier.scaling_ is not None:
-        lines.append("calibrated without labels: scores are log-odds, and probabilities can be taken at face value")
+        lines.append("calibrated without labels: scores are log-odds, and probabilities estimate P(y | x)")
     lines += _validation(classifier)
     lines += _training(classifier.history_)
     used = classifier.history_.labels_used
@@ -31,7 +31,7 @@ def _validation(classifier: UUClassifier) -> list[str]:
         return [f"held out of training for validation without labels: {held_out} rows"] if held_out else []
     rounds = classifier.self_training_ or []
     best = max((done.number for done in rounds if done.better), default=0)
-    self_trained = "then self-trained; accuracy of such models of half of the rows, on the other half,"
+    self_trained = "then self-trained; accuracy of models trained on half of the rows, on the other half,"
     models, accuracy = classifier.fitted_params()["n_estimators"], classifier.out_of_fold_evaluation_.accuracy
     lines = [
         f"{models} models, each trained without one fold and {self_trained if best else 'evaluated on it; accuracy'} "
@@ -62,12 +62,12 @@ def _training(history: History) -> list[str]:
         error = history[history.best_epoch - 1]["validation_zero_one"]
         lines.append(f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows")
     negative = history.first_negative_epoch
-    when = "never went negative" if negative is None else f"first went negative in epoch {negative}"
+    when = "was never negative" if negative is None else f"was first negative in epoch {negative}"
     return [*lines, f"the empirical risk {when}"]
 
 
 def _assumptions(classifier: UUClassifier) -> list[str]:
-    """Describe the assumed priors, and the number of labeled rows that the unlabeled rows are worth."""
+    """Describe the assumed priors, and the equivalent number of labeled rows."""
     n, n_prime = classifier.set_sizes_
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
@@ -83,6 +83,6 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
         cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
         target = [
             f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
-            f"d = {d:.4g}; for estimating the error the rows are worth {round(cost.effective_rows):,} labeled ones"
+            f"d = {d:.4g}; to estimate the error, the rows are worth {round(cost.effective_rows):,} labeled rows"
         ]
     return [sets, f"assumed: set {higher} has the higher class prior; {check}", *target, how]

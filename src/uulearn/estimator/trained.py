@@ -1,4 +1,4 @@
-"""Methods of a fitted classifier: predict, calibrate, adapt to other priors, evaluate."""
+"""Methods of a fitted classifier for prediction, calibration, adaptation to other priors, and evaluation."""
 
 import copy
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns
-from uulearn.estimator import guards
+from uulearn.estimator.fitting import warn_if_suspicious
 from uulearn.estimator.learners import Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
@@ -56,17 +56,17 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def model_(self) -> Any:
-        """The trained nn.Module, or the model of a learner other than a network."""
+        """The trained nn.Module, or the model of a custom learner."""
         return getattr(self.trained_, "module", self.trained_)
 
     def fitted_params(self) -> dict[str, Any]:
-        """Return the parameters of the last fit, with "auto" replaced by values."""
+        """Return the parameters of the last fit, with each "auto" replaced by its resolved value."""
         check_is_fitted(self, "trained_")
         used: dict[str, Any] = self.get_params(deep=False) | self.resolved_params_
         return used
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Return scores of shape (n,), above zero for positive: log-odds if calibrated, else the model's g(x)."""
+        """Return scores of shape (n,), positive for class 1: log-odds if calibrated, otherwise the model's g(x)."""
         check_is_fitted(self, "trained_")
         return decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
 
@@ -78,9 +78,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
-        If the classifier is calibrated, they estimate P(y | x). Otherwise they do so for the proper losses,
-        ``"logistic"`` and ``"squared"``; for other losses, and for method ``"biased"``, they only rank the rows, and ½
-        is where `predict` changes.
+        If the classifier is calibrated or has a proper loss (``"logistic"`` or ``"squared"``), they estimate P(y | x).
+        For other losses, and for method ``"biased"``, they only rank the rows, with ½ at the threshold of `predict`.
         """
         positive = self.probabilities_from_scores(self.decision_function(X))
         return np.stack([1 - positive, positive], axis=1)
@@ -104,13 +103,14 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
         alone.trained_ = self.trained_.submodel(number)
+        alone.out_of_fold_evaluation_ = alone.out_of_fold_scores_ = None  # they describe the whole ensemble
         return alone
 
     def calibrate(self, X: Any, sets: Any) -> Self:
-        """Calibrate scores to log-odds, without labels, with rows of both sets that were not used for training.
+        """Calibrate scores to log-odds, without labels, on rows of both sets that were not used for training.
 
-        See `uulearn.metrics.calibration.fit_platt_scaling`. Afterwards `decision_function` returns log-odds, which
-        `predict`, `predict_proba` and `with_target_prior` use.
+        See `uulearn.metrics.calibration.fit_platt_scaling`. After calibration, `decision_function` returns log-odds,
+        which `predict`, `predict_proba` and `with_target_prior` use.
         """
         check_is_fitted(self, "trained_")
         rows = self._read(X)
@@ -118,14 +118,14 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs.check_both_sets(membership)
         scores = self.trained_.score(rows).double().numpy()
         self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
-        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # they described other decisions
+        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # computed before calibration
         return self
 
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
         """Return a copy of this classifier for other class priors of the sets, without training again.
 
-        It is calibrated with rows of both sets that were not used for training. A classifier trained with
-        ``set_priors=None`` needs this before it can predict.
+        The copy is calibrated on rows of both sets that were not used for training. A classifier trained with
+        ``set_priors=None`` cannot predict classes before this call.
         """
         check_is_fitted(self, "trained_")
         known = copy.copy(self)
@@ -136,8 +136,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _known_priors(self) -> Sequence[float]:
         if self.set_priors is None:
             raise ValueError(
-                "this classifier was trained with set_priors=None: it ranks rows (decision_function), but which rows "
-                "are positive depends on the class priors of the sets; once they are known, call "
+                "this classifier was trained with set_priors=None, so it can rank rows (decision_function) but not "
+                "predict classes; once you know the class priors of the sets, call "
                 "with_priors(set_priors, target_prior, X, sets)."
             )
         return self.set_priors
@@ -145,8 +145,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def with_target_prior(self, target_prior: float) -> Self:
         """Return a copy of this classifier for a population with another class prior, without training again.
 
-        Its log-odds are shifted by the change of the prior odds. This needs probabilities: those of a calibrated
-        classifier, or of the logistic loss.
+        The log-odds are shifted by the change of the prior log-odds. This requires a calibrated classifier or the
+        logistic loss.
         """
         check_is_fitted(self, "trained_")
         self._known_priors()
@@ -163,14 +163,14 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
-        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # they described the other target prior
+        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # these describe the previous target prior
         return moved
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
-        """Estimate accuracy, balanced accuracy, AUC and rates, with intervals, on rows not used for training.
+        """Estimate the accuracy, balanced accuracy, AUC and rates, with intervals, on rows not used for training.
 
-        Pass either ``sets``, the set that each row came from (everything is then estimated without labels, at class
-        prior π), or ``labels``, 1 for positive and 0 for negative (the result says that labels were used).
+        Pass either ``sets``, the set of each row, to estimate all metrics without labels at class prior π, or
+        ``labels`` (1 for positive, 0 for negative); the result then says that labels were used.
         """
         if (sets is None) == (labels is None):
             raise ValueError("evaluate needs either sets (no label is used) or labels; pass one of them.")
@@ -179,15 +179,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
-        guards.warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
+        warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of both sets.
 
-        One minus the unbiased zero-one risk. It is unbiased for rows not used for training, but noisy: with few rows
-        or close priors it may leave [0, 1]. In ``cross_val_score`` and ``GridSearchCV`` leave ``scoring`` unset: a
-        scorer such as ``"accuracy"`` would compare predicted classes with sets.
+        The estimate is one minus the unbiased zero-one risk. It is unbiased for rows not used for training, but noisy:
+        with few rows or close priors it can lie outside [0, 1]. Do not set ``scoring`` in ``cross_val_score`` or
+        ``GridSearchCV``: a scorer such as ``"accuracy"`` would compare predicted classes with sets.
         """
         priors = self._known_priors()
         scores = self.decision_function(X)
@@ -197,7 +197,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             torch.from_numpy(scores), membership, priors, self.target_prior, loss="zero_one", method="unbiased"
         )
         accuracy, n1 = 1 - risk.unbiased.item(), int(membership.sum())
-        guards.warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
+        warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
         return accuracy
 
     def _read(self, X: Any) -> Rows:

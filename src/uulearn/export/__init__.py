@@ -1,7 +1,7 @@
 """Export trained classifiers to ONNX files, and check each file against the classifier.
 
-`writing` writes the file, `graph` is its computation, `transformers`, `steps` and `tabular` convert the preprocessing,
-and `checking` compares onnxruntime with Python. Install the extra with ``pip install 'uulearn[onnx]'``.
+`writing` writes the file, `graph` defines its computation, `transformers`, `steps` and `tabular` convert the
+preprocessing, and `checking` compares onnxruntime with Python. Install the extra with ``pip install 'uulearn[onnx]'``.
 """
 
 from uulearn.export.transformers import register_transformer

@@ -1,4 +1,4 @@
-"""Comparison of an exported file, run by onnxruntime, with the classifier in Python."""
+"""Compare an exported file, run by onnxruntime, with the classifier in Python."""
 
 import contextlib
 import copy
@@ -18,9 +18,9 @@ from uulearn.export.graph import REFUSED, network_of, plain_model
 from uulearn.export.tabular import TEXT_INPUT, CategoryColumn
 
 TOLERANCE = 1e-5
-"""Largest difference between file and classifier, relative to the largest score or to 1."""
+"""Maximum difference between file and classifier, relative to the largest score or to 1."""
 RANDOM_ROWS, RANDOM_IMAGES = 1000, 100
-"""Number of random rows; images take longer."""
+"""Number of random rows; fewer for images, which take longer."""
 Outputs = dict[str, NDArray[Any]]
 
 
@@ -49,7 +49,7 @@ class PythonScores:
             rows = pd.DataFrame(X, columns=list(self.names))
             rows = rows.assign(**{c.name: c.decode(X[:, c.position])[1] for c in self.categories})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about column names
+            warnings.simplefilter("ignore")  # suppress warnings about column names
             if self.pipeline is not None:
                 rows = self.pipeline.transform(rows)
             scores = self.classifier.decision_function(rows)
@@ -59,7 +59,7 @@ class PythonScores:
         return {"score": scores, "probability": probabilities, "class": (scores > 0).astype(np.int64)}
 
     def one_by_one(self, X: NDArray[Any]) -> Outputs:
-        """Score row by row; rejected rows get the outputs of the graph."""
+        """Score the rows one by one; a rejected row gets the outputs that the graph returns for rejected rows."""
         outputs = []
         for row in X:
             try:
@@ -72,7 +72,7 @@ class PythonScores:
 
 
 def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield test rows of several kinds, each with the name of its kind."""
+    """Yield several kinds of test rows, each with the name of its kind."""
     rng = np.random.default_rng(0)
     many = RANDOM_ROWS if len(shape) == 1 else RANDOM_IMAGES
     if input_type == "uint8":
@@ -113,8 +113,8 @@ def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDAr
 def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: str, rows: Any) -> Agreement:
     """Compare the file with the classifier; raise ArithmeticError if they differ too much.
 
-    Kinds of generated rows that the classifier cannot score are skipped, because your own model may take integers
-    only. Your own ``rows`` must be accepted.
+    Kinds of generated rows that the classifier cannot score are skipped, because a custom model may accept only
+    integers. The ``rows`` that you pass must be accepted.
     """
     graph = _Session(path, input_type, python.categories)
     cases: list[tuple[str, NDArray[Any], Outputs]] = []
@@ -130,7 +130,7 @@ def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: 
         cases.append(("given", X, python(X)))
     if not cases:
         raise ValueError(
-            "the classifier rejected all generated rows that check an export; pass your own rows: "
+            "the classifier rejected all rows generated to check the export; pass your own rows: "
             "export_onnx(..., rows=X[:100])."
         )
     worst = max(_compare(expected, graph(X), kind) for kind, X, expected in cases)
@@ -138,7 +138,7 @@ def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: 
 
 
 class _Session:
-    """The file in onnxruntime, on the CPU."""
+    """The exported file, run by onnxruntime on the CPU."""
 
     def __init__(self, path: Path, input_type: str, categories: tuple[CategoryColumn, ...]) -> None:
         import onnxruntime
@@ -202,7 +202,7 @@ def _compare(expected: Outputs, found: Outputs, kind: str) -> float:
         hint = "; if its columns need more digits than float32 has, pass input_type='float64'"
         raise ArithmeticError(
             f"the exported graph differs from the classifier by {worst:.2g} on {kind} rows, relative to their largest "
-            f"score; {TOLERANCE:g} is allowed; nothing was written{hint if kind == 'given' else ''}."
+            f"score (allowed: {TOLERANCE:g}); nothing was written{hint if kind == 'given' else ''}."
         )
     clear = ~(np.abs(expected["score"]) <= TOLERANCE * scale)
     if "class" in expected and not np.array_equal(found["class"][clear], expected["class"][clear]):

@@ -23,14 +23,14 @@ def plain_model(model: nn.Module) -> nn.Module:
 
 
 def network_of(classifier: UUClassifier) -> NetworkModel:
-    """Return the trained network of a classifier; other models cannot be exported."""
+    """Return the trained network of a classifier; raise TypeError for other models."""
     if not isinstance(classifier.trained_, NetworkModel):
-        raise TypeError(f"export_onnx takes a network, got a model of kind {classifier.learner_.kind!r}.")
+        raise TypeError(f"export_onnx supports only networks, got a model of kind {classifier.learner_.kind!r}.")
     return classifier.trained_
 
 
 class _EnsembleMean(nn.Module):
-    """`Ensemble` for any number of rows; the exporter would treat its len(x) as a constant."""
+    """A version of `Ensemble` for any number of rows; the exporter would treat len(x) in `Ensemble` as a constant."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         super().__init__()
@@ -43,9 +43,9 @@ class _EnsembleMean(nn.Module):
 
 
 class ClassifierGraph(nn.Module):
-    """Maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
+    """Module that maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
 
-    A row that is not finite after the pipeline gets the score NaN, the probability NaN and the class −1.
+    A row with a non-finite value after the pipeline gets the score NaN, the probability NaN and the class −1.
     """
 
     line: Tensor | None
@@ -69,11 +69,11 @@ class ClassifierGraph(nn.Module):
         """Return the outputs, in the order of ``output_names``."""
         x = (X if self.pipeline is None else self.pipeline(X.double())).float()
         finite = torch.isfinite(x)
-        x = torch.where(finite, x, 0.0)  # the score of such a row is not used, but must not affect the others
+        x = torch.where(finite, x, 0.0)  # the score of such a row is not used, but it must not affect other rows
         usable = finite.flatten(1).all(1)
         if self.input_scale != 1.0:
             x = x * self.input_scale
-        # As in Python: the score in float32, the probability from it in float64.
+        # As in Python, the score is float32, and the probability is computed from it in float64.
         log_odds = self.model(x).reshape(-1).double()
         if self.line is not None:
             log_odds = log_odds * self.line[0] + self.line[1]

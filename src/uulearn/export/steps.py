@@ -1,6 +1,6 @@
-"""Functions on float64 rows of shape (n, d) that use only ONNX operations.
+"""Preprocessing steps: functions of float64 rows of shape (n, d) that use only ONNX operations.
 
-Each function here returns such a step. Numbers are float64 tensors, because the exporter rounds Python numbers to
+Each function in this module returns a step. Numbers are float64 tensors, because the exporter rounds Python numbers to
 float32.
 """
 
@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 Step = Callable[[Tensor], Tensor]
-"""From float64 rows (n, d) to float64 rows (n, d′)."""
+"""A function that maps float64 rows (n, d) to float64 rows (n, d′)."""
 
 EDGE = 1e-7
 """For normal output, scikit-learn limits quantile levels to between EDGE and 1 − EDGE."""
@@ -44,7 +44,7 @@ def concatenate(branches: Sequence[Step]) -> Step:
 
 
 def select_columns(index: Sequence[int]) -> Step:
-    """Keep some of the columns, in this order."""
+    """Select columns, in the given order."""
     positions = torch.tensor(list(index), dtype=torch.int64)
     return lambda x: x[:, positions]
 
@@ -68,7 +68,7 @@ def affine(shift: Any = 0.0, factor: Any = 1.0, offset: Any = 0.0, limits: tuple
         x = (x - shift) * factor + offset
         if bounds is None:
             return x
-        low, high = bounds[0], bounds[1]  # torch.where, because the Clip of other runtimes may not keep NaN
+        low, high = bounds[0], bounds[1]  # torch.where, because Clip may not preserve NaN in other runtimes
         return torch.where(x < low, low, torch.where(x > high, high, x))
 
     return apply
@@ -94,7 +94,7 @@ def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
 
 
 def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
-    """Return a step that computes quantile levels or normal quantiles like scikit-learn's `QuantileTransformer`.
+    """Return a step that computes quantile levels or normal quantiles, as in scikit-learn's `QuantileTransformer`.
 
     ``quantiles`` of shape (q, d) increase in every column; ``levels`` of shape (q,) are their quantile levels.
     """
@@ -116,12 +116,10 @@ def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
 
 
 def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = True) -> Tensor:
-    """Interpolate every column of x (n, d) like `numpy.interp`: linear between the knots (q, d), constant outside.
+    """Interpolate every column of x (n, d) as in `numpy.interp`: linear between the knots (q, d), constant outside.
 
-    Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first.
+    Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first copy.
 
-    Examples
-    --------
     >>> knots, heights = torch.tensor([[0.0], [2.0], [2.0]]), torch.tensor([[1.0], [3.0], [9.0]])
     >>> interpolate(torch.tensor([[-1.0], [1.0], [2.0], [5.0]]), knots, heights).flatten().tolist()
     [1.0, 2.0, 9.0, 9.0]
@@ -142,8 +140,8 @@ def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = 
 def normal_quantile() -> Step:
     """Return a step for the normal quantile function, for levels between EDGE and 1 − EDGE.
 
-    ONNX has no inverse error function. In the variable r = √(−log p) the function is smooth, so a Chebyshev
-    polynomial, computed here from SciPy, approximates it.
+    ONNX has no inverse error function. The function is smooth in r = √(−log p), so it is approximated by a Chebyshev
+    polynomial that is fitted here with SciPy.
     """
     domain = (math.sqrt(math.log(2)), math.sqrt(-math.log(EDGE)))
     polynomial = np.polynomial.Chebyshev.interpolate(lambda r: -ndtri(np.exp(-(r**2))), DEGREE, domain)

@@ -1,7 +1,7 @@
-"""The table encoder of `uulearn fit` for ONNX.
+"""Convert the table encoder of `uulearn fit` to ONNX.
 
-Numbers and booleans are columns of the input ``X``. Categories are text, which the graph looks up: they are columns of
-a second input, ``categories``. Columns of dates and text cannot be exported and raise an error that names them.
+Numbers and booleans are columns of the input ``X``. Categories are text columns of a second input, ``categories``; the
+graph looks up their codes. Columns of dates and text cannot be exported and raise an error that names them.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.schema import OTHER, TableColumn, join_names
 
 UNSEEN = "(a value that was not in the files)"
-"""Stands for any unknown value when a file is checked."""
+"""Text that represents unknown values when a file is checked."""
 TEXT_INPUT = "categories"
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories; the graph encodes it as codes, one per column of the one-hot block.
+    """A category column; the graph maps its values to codes, one for each column of the one-hot block.
 
     The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
-    columns for them. The code −1 is a row of zeros.
+    columns for them. The code −1 is encoded as a row of zeros.
     """
 
     name: str
     position: int
-    """Position among the input columns of the pipeline."""
+    """Index of the column in the input of the pipeline."""
     values: tuple[str, ...]
     other: bool
     missing: bool
@@ -50,11 +50,11 @@ class CategoryColumn:
 
     @property
     def codes(self) -> dict[str, int]:
-        """Maps text to its code; empty text is a missing value, and unlisted text has the `unseen_code`."""
+        """The code of each text; empty text is a missing value, and unlisted text has the `unseen_code`."""
         return {**{value: code for code, value in enumerate(self.values)}, "": self.n_codes - 1 if self.missing else -1}
 
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        """Return text for the graph and cells for the Python pipeline that have these codes; NaN is a missing cell."""
+        """Return values with these codes, as text for the graph and as cells (NaN if missing) for the pipeline."""
         known = dict(enumerate(self.values))
         absent = np.isnan(codes) | (self.missing & (codes == self.n_codes - 1))
         texts = ["" if gone else known.get(code, UNSEEN) for code, gone in zip(codes, absent, strict=True)]
@@ -74,10 +74,10 @@ def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
 
 
 def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) -> None:
-    """Replace the graph's input X, whose category columns hold codes, by separate inputs for numbers and text.
+    """Replace the graph's input X, whose category columns contain codes, by separate inputs for numbers and text.
 
-    The new inputs are ``X`` with the other columns, in order, and ``categories`` with one column of text for each
-    category column.
+    The new inputs are ``X`` with the other columns, in order, and ``categories`` with one text column for each category
+    column.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,10 +1,10 @@
-"""scikit-learn's numeric transformers as steps on float64 rows.
+"""Convert scikit-learn's numeric transformers to steps on float64 rows.
 
-`convert_transformer` looks up the type of a fitted transformer in a table; `register_transformer` adds to the table.
-Other types raise an error that names them. Types must match exactly, because a subclass may compute something else.
+`convert_transformer` looks up the type of a transformer in a table; `register_transformer` adds a type to the table.
+Other types raise an error that names them. Types must match exactly, because a subclass may compute other values.
 
 A graph cannot reject a row that the transformer would reject, such as one with an infinite value. Instead, all columns
-of such a row become infinite, and the end of the graph turns them into the score NaN.
+of such a row become infinite, and the last step of the graph sets its score to NaN.
 """
 
 from collections.abc import Callable
@@ -41,12 +41,10 @@ def register_transformer(kind: type, *, checks_rows: bool = True) -> Callable[[C
     """Register a function that converts a fitted transformer for ONNX.
 
     The decorated function gets the transformer and its name (for errors). It returns a function or a `torch.nn.Module`
-    that maps float64 rows (n, d) to float64 rows (n, d′) with ONNX operations. ``kind`` is the exact type of
-    the transformer. ``checks_rows`` says whether it rejects rows with infinite values, and rows with missing values
-    unless its scikit-learn tags say ``allow_nan``.
+    that maps float64 rows (n, d) to float64 rows (n, d′) with ONNX operations. ``kind`` is the exact type of the
+    transformer. ``checks_rows`` states whether the transformer rejects rows with infinite values, and also rows with
+    missing values unless its scikit-learn tags include ``allow_nan``.
 
-    Examples
-    --------
     >>> import torch
     >>> class Doubler(FunctionTransformer):
     ...     def transform(self, X):
@@ -108,9 +106,9 @@ def _min_max(scaler: Any, name: str) -> Step:
 def _simple_imputer(imputer: Any, name: str) -> Step:
     missing, statistics = imputer.missing_values, imputer.statistics_.tolist()
     if not all(isinstance(value, Real) for value in (missing, *statistics)):
-        raise refusal(imputer, name, "imputes or searches for values that are not numbers")
+        raise refusal(imputer, name, "imputes or replaces values that are not numbers")
     values = np.array(statistics, dtype=np.float64)
-    kept = np.flatnonzero(~np.isnan(values))  # scikit-learn drops columns without any value by default
+    kept = np.flatnonzero(~np.isnan(values))  # by default, scikit-learn drops columns without values
     indicated = imputer.indicator_.features_ if imputer.add_indicator else []
     return steps.impute(values[kept], float(missing), kept, indicated)
 
@@ -135,7 +133,7 @@ def _quantiles(transformer: Any, name: str) -> Step:
 def _function(transformer: Any, name: str) -> Step:
     if transformer.func is not None or transformer.validate:
         raise refusal(transformer, name, "calls a Python function")
-    return steps.identity  # scikit-learn replaces "passthrough" by such a transformer
+    return steps.identity  # scikit-learn replaces "passthrough" with this transformer
 
 
 @register_transformer(Pipeline, checks_rows=False)

@@ -1,4 +1,4 @@
-"""Write a fitted classifier to an ONNX file, after checking that it gives the same scores."""
+"""Write a fitted classifier to an ONNX file, after checking that the file returns the same scores."""
 
 import contextlib
 import importlib
@@ -29,12 +29,16 @@ OPSET = 18
 INPUT_TYPES = {"float32": torch.float32, "float64": torch.float64, "uint8": torch.uint8}
 OUTPUT_TYPES = {"score": "float32", "probability": "float32", "class": "int64"}
 LARGEST_FILE = 2**31 - 2**20
-"""Largest size of the weights in bytes; an ONNX file is limited to 2 GiB, including the graph."""
+"""Maximum size of the weights in bytes; an ONNX file is limited to 2 GiB, including the graph."""
 INSTALL = "run pip install 'uulearn[onnx]'"
 
 
 class Port(NamedTuple):
-    """An input or output of the graph; ``"n"`` in the shape is the number of rows."""
+    """An input or output of the graph; ``"n"`` in the shape is the number of rows.
+
+    >>> print(Port("X", "float32", ("n", 30)))
+    X float32 (n, 30)
+    """
 
     name: str
     type: str
@@ -46,14 +50,14 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Exported:
-    """The written file, and its agreement with the classifier."""
+    """The exported file, and how closely it agrees with the classifier."""
 
     path: Path
     opset: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     largest_difference: float | None
-    """Between onnxruntime and Python, relative to the largest score or to 1; None if it was not checked."""
+    """Largest difference between onnxruntime and Python, relative to the largest score or to 1; None if not checked."""
     checked_rows: int
     notes: tuple[str, ...]
 
@@ -90,7 +94,7 @@ def export_onnx(
         Type of ``X``: ``"float32"``, ``"float64"`` for columns that need more digits (times in seconds, identifiers),
         or ``"uint8"`` for images.
     rows : array of shape (n, …), optional
-        Your own rows for the check. Generated rows test columns with values far from zero poorly.
+        Your own rows for the check. Pass them if columns have values far from zero, which generated rows do not cover.
 
     Examples
     --------
@@ -109,9 +113,7 @@ def export_onnx(
         raise ValueError(f"input_type must be one of {', '.join(map(repr, INPUT_TYPES))}, got {input_type!r}.")
     path = Path(path)
     if path.is_dir():
-        raise ValueError(
-            f"{path} is a directory, an export is one file; pass for example {str(path / 'model.onnx')!r}."
-        )
+        raise ValueError(f"{path} is a directory; pass the path of a file, for example {str(path / 'model.onnx')!r}.")
     if missing := [name for name in ("onnx", "onnxscript") if not _installed(name)]:
         raise ImportError(f"export_onnx needs {' and '.join(missing)}, which is not installed; {INSTALL}.")
     step = None if pipeline is None else convert_transformer(pipeline, "")
@@ -165,7 +167,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
         pipeline = steps[:-1] if len(steps.steps) > 1 else None
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
-            f"export_onnx takes a fitted UUClassifier, or a Pipeline that ends in one, got "
+            f"export_onnx expects a fitted UUClassifier, or a Pipeline that ends in one, got "
             f"{type(classifier).__name__}; for a search, pass best_estimator_."
         )
     check_is_fitted(classifier, "trained_")
@@ -173,7 +175,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
     if pipeline is not None:
         check_is_fitted(pipeline)
         if not hasattr(pipeline, "n_features_in_"):
-            raise ValueError(f"{type(pipeline).__name__} has no n_features_in_, the number of columns it takes.")
+            raise ValueError(f"{type(pipeline).__name__} has no n_features_in_ (the number of input columns).")
     return classifier, pipeline
 
 
@@ -189,7 +191,7 @@ def _check_columns(step: Step, columns: int, classifier: UUClassifier) -> None:
         given = tuple(step(torch.zeros(1, columns, dtype=torch.float64)).shape[1:])
     if given != classifier.row_shape_:
         raise ValueError(
-            f"the pipeline gives rows of shape {given}, but the classifier was fitted on rows of shape "
+            f"the pipeline returns rows of shape {given}, but the classifier was fitted on rows of shape "
             f"{classifier.row_shape_}; pass the pipeline of the fit."
         )
 
@@ -198,11 +200,11 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
     """Translate the graph to an `onnx.ModelProto`."""
     size = sum(value.numel() * value.element_size() for value in graph.state_dict().values())
     if size > LARGEST_FILE:
-        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, but an ONNX file holds at most 2 GiB.")
+        raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, but an ONNX file can have at most 2 GiB.")
     example = torch.zeros((3, *shape), dtype=INPUT_TYPES[input_type])
     try:
         with _quiet(), torch.no_grad():
-            # Captured explicitly, because the exporter may fall back to a graph for a fixed number of rows.
+            # The graph is captured explicitly, because the exporter may fall back to a fixed number of rows.
             captured = torch.export.export(
                 graph, (example,), dynamic_shapes={"X": {0: torch.export.Dim("n")}}, strict=False
             )
@@ -215,11 +217,11 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # a user's model can fail in any way
+    except Exception as error:  # a custom model can raise any exception
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise ValueError(
             f"the model {type(classifier.model_).__name__} cannot be exported to ONNX "
-            f"({lines[0] if lines else type(error).__name__}); in its forward, avoid branches that depend on "
+            f"({lines[0] if lines else type(error).__name__}); in its forward method, avoid branches that depend on "
             "values and use x.shape[0] instead of len(x), or keep the model in Python with UUClassifier.save."
         ) from error
     return program.model_proto
@@ -243,16 +245,16 @@ def _notes(classifier: UUClassifier, *, checked: bool) -> Iterator[str]:
     if not checked:
         yield f"not checked, because onnxruntime is not installed; {INSTALL}"
     if classifier.set_priors is None:
-        yield "trained without priors: the score ranks rows, but does not say which of them are positive"
+        yield "trained without priors: the score ranks rows, but does not show which rows are positive"
     if classifier.precision_ == "bfloat16":
         yield (
-            "trained in bfloat16; the graph computes in float32 and can differ from Python in the third digit: train "
+            "trained in bfloat16; the graph computes in float32 and can differ from Python in the third digit; train "
             "with precision='float32' if that matters"
         )
 
 
 def describe(proto: Any, outputs: list[str], classifier: UUClassifier, columns: dict[str, list[str] | None]) -> None:
-    """Replace the metadata of the exporter, which contains source lines and local paths, by our own."""
+    """Replace the exporter's metadata, which contains source lines and local paths, with uulearn metadata."""
     for graph in (proto.graph, *proto.functions):
         _strip(graph)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"

@@ -1,7 +1,7 @@
-"""Read and write files of rows: CSV, TSV, Parquet, Feather, JSON lines, Excel sheets and NumPy arrays.
+"""Read and write tables: CSV, TSV, Parquet, Feather, JSON lines, Excel sheets and NumPy arrays.
 
-`reading` opens any format in chunks, `writing` writes text and Arrow formats atomically, and `formats` and `sources`
-find the format and the bytes of a file. pyarrow parses CSV: of DuckDB, polars, pandas and pyarrow it is the only one
-that gives the cells of Python's ``csv`` module for all valid texts, and it needs the least CPU time
+`reading` opens any format in chunks, `writing` writes text and Arrow formats atomically, `formats` detects the format
+of a file, and `sources` opens its content. CSV is parsed by pyarrow: among DuckDB, polars, pandas and pyarrow, it is
+the only one that returns the same cells as Python's ``csv`` module for all valid files, and it needs the least CPU time
 (``benchmarks/csv_engines.py``).
 """

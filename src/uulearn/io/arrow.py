@@ -1,8 +1,8 @@
-"""Read Parquet and Feather, and turn Arrow tables into pandas frames of bounded size with fixed types.
+"""Read Parquet and Feather files, and convert Arrow tables to pandas frames of bounded size with fixed types.
 
-Integers and booleans become nullable types of pandas, even if no value is missing: otherwise the types of a chunk would
-depend on its rows. Decimals, durations and times of day (in seconds) become floats, categories their values, dates
-timestamps, and columns of nulls text.
+Integers and booleans become nullable pandas types, even if no value is missing; otherwise the types of a chunk would
+depend on its rows. Decimals, durations and times of day (in seconds) become floats, categorical columns become columns
+of their values, dates become timestamps, and columns that contain only nulls become text.
 """
 
 import mmap
@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from uulearn.exceptions import TableError
 from uulearn.io.formats import clean_names, in_one_line, parquet_files, quote_some
 
-FRAME_BYTES = 1 << 27  # limit for one frame: few rows of 10,000 columns or of long texts fill the memory
-COLUMN_BUFFER_BYTES = 1 << 20  # bytes of a Parquet column chunk that are read at once
+FRAME_BYTES = 1 << 27  # maximum size of one frame; rows with thousands of columns or long texts need much memory
+COLUMN_BUFFER_BYTES = 1 << 20  # number of bytes of a Parquet column chunk per read
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # name that pandas gives to an index without a name
 NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
@@ -33,9 +33,9 @@ NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
 class TableReader(ExitStack):
     """An open table: its name, its columns, and its rows as frames that can be read once.
 
-    Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open.
-    ``typed`` is False for CSV and TSV: every column is text, and empty fields and marks such as NA are missing.
-    ``notes`` has sentences about how the file was read.
+    Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open. ``typed`` is False for
+    CSV and TSV: every column is text, and empty fields and markers such as NA are missing values. ``notes`` is a list
+    of sentences that describe how the file was read.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class TableReader(ExitStack):
         self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        """Yield frames with these columns and a running index; a table without rows yields no frames."""
+        """Yield the rows as frames, with the row number as index; a table without rows yields no frames."""
         if self._begun:
             raise TableError(f"{self.name} has already been read; open it again.")
         self._begun = True
@@ -71,7 +71,7 @@ class TableReader(ExitStack):
 
 @contextmanager
 def refusing_damage(name: str, title: str) -> Iterator[None]:
-    """Convert any decoder error to a `TableError` with one sentence."""
+    """Convert any decoding error to a `TableError` with a one-sentence message."""
     try:
         yield
     except TableError:
@@ -88,7 +88,7 @@ def to_frame(table: Any) -> Any:
 
 
 def frames_of(tables: Iterable[Any], chunk_rows: int) -> Iterator[Any]:
-    """Yield frames of ``chunk_rows`` rows, or fewer if these take more than `FRAME_BYTES`, from tables of any size."""
+    """Yield frames of ``chunk_rows`` rows, or fewer if they take more than `FRAME_BYTES`, from tables of any size."""
     waiting: list[Any] = []
     rows = size = 0
     for table in tables:
@@ -112,7 +112,7 @@ def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
             buffer_size=COLUMN_BUFFER_BYTES,  # pre_buffer=False, because one row group may be larger than the memory
             pre_buffer=False,
             page_checksum_verification=True,
-            coerce_int96_timestamp_unit="us",  # in nanoseconds the year 9999 wraps around
+            coerce_int96_timestamp_unit="us",  # the year 9999 would overflow in nanoseconds
         )
         stack.callback(reader.close)
         schema = reader.schema_arrow
@@ -134,7 +134,7 @@ def open_feather(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
 
 
 def open_folder(folder: Path, chunk_rows: int) -> TableReader:
-    """Open a folder of Parquet files as one table; all need the columns of the first, in any order."""
+    """Open a folder of Parquet files as one table; all files must have the same columns, in any order."""
     files = parquet_files(folder)
     with files[0].open("rb") as file, ExitStack() as stack:
         first = open_parquet(file, str(files[0]), chunk_rows, stack)
@@ -151,34 +151,34 @@ def open_folder(folder: Path, chunk_rows: int) -> TableReader:
 
 
 def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected: Iterable[str]) -> None:
-    """Raise `TableError` if a file of a folder has other columns than the first one."""
+    """Raise `TableError` if a file and the first file of the folder have different columns."""
     different = sorted(set(columns) ^ set(expected))
     if different:
-        raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; write the same columns.")
+        raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; use the same columns.")
 
 
 def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
-    """Return the number of rows to decode at once, based on the number of cells; bytes are known only later."""
+    """Return the number of rows per decoded batch, based on the number of cells, because cell sizes are unknown."""
     return max(1, min(chunk_rows, FRAME_BYTES // (8 * max(1, n_columns))))
 
 
 def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, chunk_rows: int) -> TableReader:
-    """Return a reader of batches, whose columns are converted to plain types."""
+    """Return a reader that converts the columns of each batch to supported types."""
     with refusing_damage(name, title):
         index = (schema.pandas_metadata or {}).get("index_columns", ())
         unnamed = {each for each in index if isinstance(each, str) and PANDAS_INDEX.fullmatch(each)}
         positions = [position for position, each in enumerate(schema.names) if each not in unnamed]
     if not positions:
-        raise TableError(f"{name} has no columns; save a table with at least one.")
+        raise TableError(f"{name} has no columns; save a table with at least one column.")
     names, notes = clean_names([schema.names[position] for position in positions], name)
     if len(names) < len(schema.names):
-        notes.append(f"{name} has a pandas index without a name; it is ignored.")
+        notes.append(f"{name} has an unnamed pandas index, which is ignored.")
     types = [_plain_type(schema.field(position).type) for position in positions]
     if None in types:
         at = types.index(None)
         kind = in_one_line(schema.field(positions[at]).type)
         raise TableError(
-            f"column {names[at]!r} of {name} holds {kind}, which cannot become a feature; drop it, or split it into "
+            f"column {names[at]!r} of {name} has type {kind}, which is not supported; drop it, or split it into "
             "columns of numbers, text or dates."
         )
     plain = pa.schema(list(zip(names, types, strict=True)))
@@ -205,7 +205,7 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
 
 
 def _plain_type(kind: Any) -> Any:
-    """Return the Arrow type that a type is converted to, or None if it cannot be used."""
+    """Return the Arrow type to convert a type to, or None if the type is not supported."""
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return _plain_type(kind.value_type)

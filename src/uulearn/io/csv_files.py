@@ -1,9 +1,9 @@
-"""Read CSV and TSV files: pyarrow parses them, every column as text.
+"""Read CSV and TSV files with pyarrow; every column is read as text.
 
-Quotes follow Python's ``csv`` module: a quote opens a field only at its start, and a doubled quote inside stands for
-one. Blank lines are skipped. Fields that mean "no value", such as NA, become missing; other fields are unchanged. The
-``csv`` module reads the first records, to find the separator and the header, and reads the file again after an error,
-to name the line.
+Quotes are parsed as in Python's ``csv`` module: a quoted field starts with a quote, and a quote inside the field is
+doubled. Blank lines are skipped. Fields that mean "no value", such as NA, become missing values; other fields are
+unchanged. The ``csv`` module reads the first records to detect the separator and the header. After an error, it reads
+the file again to find the line.
 """
 
 import csv
@@ -21,17 +21,17 @@ from uulearn.io.arrow import TableReader, frames_of, to_frame
 from uulearn.io.formats import MISSING, clean_names, in_one_line
 from uulearn.io.sources import TextSource
 
-BLOCK_BYTES = 1 << 22  # bytes parsed at once, which is also the limit for one record
-SAMPLED_RECORDS = 100  # records at the start of a file that decide about the separator
-SAMPLED_BYTES = 1 << 18  # fewer records if they are long
+BLOCK_BYTES = 1 << 22  # size of a parsed block, and the maximum size of one record
+SAMPLED_RECORDS = 100  # number of records at the start of a file used to detect the separator
+SAMPLED_BYTES = 1 << 18  # maximum size of these records
 SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-# A blank after each separator, as some tools write, is part of the mark and not a value.
+# Some tools write a space after each separator, so " NA" is also a missing value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
-END = "uulearn: end of file"  # field of an added last record, which an unclosed quote would absorb
+END = "uulearn: end of file"  # marker record added at the end of the file, to detect a quote that is never closed
 
 
 class Record(NamedTuple):
-    """Fields of one record, the line where it starts, and the bytes of the file up to its end."""
+    """Fields of one record, its first line number, and the position in the file where it ends, in bytes."""
 
     fields: list[str]
     line: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> TableReader:
-    """Open a CSV or TSV file; ``expected`` is its separator, unless the first lines show another one."""
+    """Open a CSV or TSV file; the separator is ``expected`` unless another one fits the first lines better."""
     separator, notes = expected, []
     sample = _sample(source, expected)
     if not sample:
@@ -47,11 +47,11 @@ def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> T
     if len(sample[0].fields) == 1 and (found := _find_separator(source, expected)) != expected:
         separator = found
         sample = _sample(source, separator)
-        notes.append(f"{name} is read with {SEPARATOR_NAMES[separator]} between its fields.")
+        notes.append(f"{name} is read with {SEPARATOR_NAMES[separator]} as field separators.")
     names, _, header_bytes = sample[0]
     if not is_header(names):
         names, header_bytes = [str(position) for position in range(len(names))], 0
-        notes.append(f"{name} has no header: its first line contains only numbers; the columns are named 0, 1, ...")
+        notes.append(f"{name} has no header (its first line contains only numbers); the columns are named 0, 1, ...")
     columns, more = clean_names(names, name)
     empty = to_frame(pa.schema([(column, pa.large_string()) for column in columns]).empty_table())
     frames = frames_of(_tables(source, separator, columns, header_bytes), chunk_rows)
@@ -59,7 +59,7 @@ def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> T
 
 
 def is_header(fields: list[str]) -> bool:
-    """Return whether a first line names columns; plain numbers from 0 or 1 do, because tools write them.
+    """Return whether the first line contains column names; consecutive integers from 0 or 1 count as names.
 
     >>> is_header(["age", "2019"]), is_header(["41", "", "-1e3"]), is_header(["", "0", "1"])
     (True, False, True)
@@ -70,7 +70,7 @@ def is_header(fields: list[str]) -> bool:
             return True
     except ValueError:
         return True
-    named = stripped[1:] if not stripped[0] else stripped  # pandas writes its index without a name
+    named = stripped[1:] if not stripped[0] else stripped  # pandas writes an empty name for its index
     counted = [[str(start + position) for position in range(len(named))] for start in (0, 1)]
     return len(stripped) > 1 and named in counted
 
@@ -78,7 +78,7 @@ def is_header(fields: list[str]) -> bool:
 def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list[Record]:
     """Return the first records that are not blank.
 
-    An error after the first record ends the sample, unless ``strict``; another separator may avoid the error.
+    If an error occurs after the first record, the sample ends before it; with ``strict``, the error is raised.
     """
     sample: list[Record] = []
     with closing(_records(source, separator)) as records:
@@ -122,20 +122,20 @@ def _records(source: TextSource, separator: str) -> Generator[Record]:
         raise source.not_text() from error
     except csv.Error as error:
         raise TableError(
-            f"line {line:,} of {source.name}: a record is longer than {BLOCK_BYTES:,} bytes; close the quote that is "
-            "open there."
+            f"line {line:,} of {source.name}: a record is longer than {BLOCK_BYTES:,} bytes; it probably "
+            "contains a quote that is never closed."
         ) from error
     finally:
         csv.field_size_limit(limit)
 
 
 def _find_separator(source: TextSource, expected: str) -> str:
-    """Return another separator that gives every sampled record the same number of fields, or None."""
+    """Return a separator that splits all sampled records into the same number of fields; raise if it is ambiguous."""
     dividing = {}
     for separator in SEPARATOR_NAMES.keys() - {expected}:
         try:
             widths = [len(record.fields) for record in _sample(source, separator, strict=True)]
-        except TableError:  # with this separator a quote stays open
+        except TableError:  # with this separator, a quote is never closed
             continue
         if widths[0] > 1:
             dividing[separator] = set(widths)
@@ -146,14 +146,14 @@ def _find_separator(source: TextSource, expected: str) -> str:
         return agreeing[0]
     found = " and ".join(name for separator, name in SEPARATOR_NAMES.items() if separator in dividing)
     raise TableError(
-        f"the first line of {source.name} has no {SEPARATOR_NAMES[expected]} but {found}, which do not divide all "
-        f"lines into the same number of fields; save it with {SEPARATOR_NAMES[expected]} between fields, and quotes "
-        "around fields that contain them."
+        f"cannot detect the separator of {source.name}: its first line has no {SEPARATOR_NAMES[expected]}, and {found} "
+        f"do not split all lines into the same number of fields; use {SEPARATOR_NAMES[expected]} as separators, and "
+        f"put quotes around fields that contain {SEPARATOR_NAMES[expected]}."
     )
 
 
 class _WithEnd(io.RawIOBase):
-    """The rows of a file between a blank line, which hides a byte-order mark, and an end record."""
+    """The rows of a file, with a blank line before them (so pyarrow skips no byte-order mark) and an end record."""
 
     def __init__(self, source: TextSource, header_bytes: int, end: str) -> None:
         content = source.open()
@@ -198,14 +198,14 @@ def _tables(source: TextSource, separator: str, columns: list[str], header_bytes
 
 
 def _explain(source: TextSource, separator: str, width: int, header_bytes: int, reason: object) -> TableError:
-    """Return the error for the first record that does not fit, found by reading the file again."""
+    """Read the file again, and return an error that describes the first invalid record."""
     try:
         for fields, line, end in _records(source, separator):
             if end > header_bytes and fields and len(fields) != width:
                 return TableError(
                     f"line {line:,} of {source.name}: expected {width:,} field{'s' * (width > 1)}, found "
-                    f"{len(fields):,}; fix it (put quotes around fields with a separator or a line end)."
+                    f"{len(fields):,}; fix the line (quote fields that contain a separator or a line break)."
                 )
     except TableError as error:
         return error
-    return TableError(f"{source.name} cannot be read as CSV ({in_one_line(reason)}); fix it, or save it again.")
+    return TableError(f"{source.name} cannot be read as CSV ({in_one_line(reason)}); fix the file, or save it again.")

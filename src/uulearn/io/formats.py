@@ -22,14 +22,14 @@ SUFFIXES = {
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
-STANDARD = "-"  # as a path: standard input or standard output
+STANDARD = "-"  # path that means standard input or standard output
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 """Text fields that mean "no value"."""
 
 
 def format_of(path: str | Path) -> tuple[str, str | None]:
-    """Return the format and the compression of a file by its name; ``"-"`` is CSV.
+    """Return the format and the compression that a file name implies; ``"-"`` is CSV.
 
     >>> format_of("clinic_a.csv.gz"), format_of("clinic_a.parquet")
     (('csv', 'gzip'), ('parquet', None))
@@ -41,14 +41,14 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     known = SUFFIXES.get(inner.suffix.lower())
     if known is None:
         raise TableError(
-            f"{path} has no suffix of a supported format; rename or save it as one of {' '.join(SUFFIXES)} (.gz or "
-            ".zst may follow), or name its format with uulearn predict --format."
+            f"{path} has no supported suffix; use one of {' '.join(SUFFIXES)} (optionally followed by .gz or "
+            ".zst), or pass its format to uulearn predict with --format."
         )
     return known, compression
 
 
 def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | None]:
-    """Return the format and the compression of a file; ``format`` overrules the suffix."""
+    """Return the format and the compression of a file; ``format`` overrides the suffix."""
     if format is None:
         return format_of(path)
     if format not in SUFFIXES.values():
@@ -58,7 +58,7 @@ def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | Non
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder and its subfolders, sorted by name, without hidden files and markers.
+    """Return the Parquet files in a folder and its subfolders, sorted by name, without hidden and marker files.
 
     A Delta table raises `TableError`, because its folder also contains files of earlier versions.
     """
@@ -80,23 +80,23 @@ def check_not_read_again(out: Path, rows: str, named: str) -> None:
 
     >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
     Traceback (most recent call last):
-    ValueError: rows/scored.parquet is in rows, and would be read as rows the next time; write to another folder.
+    ValueError: rows/scored.parquet is inside rows and would be read as input next time; write to another folder.
     >>> check_not_read_again(Path("rows/scored.csv"), "rows", "rows/scored.csv")
     """
     folder, place = (Path(os.path.realpath(path)) for path in (rows, out))
     if folder not in place.parents or place.suffix != PARQUET:
         return
     if not any(map(_is_ignored, place.relative_to(folder).parts)):
-        raise ValueError(f"{named} is in {rows}, and would be read as rows the next time; write to another folder.")
+        raise ValueError(f"{named} is inside {rows} and would be read as input next time; write to another folder.")
 
 
 def _is_ignored(name: str) -> bool:
-    """Return whether a file or folder is hidden or a marker; ``_site=1`` is a partition and contains rows."""
+    """Return whether a file or folder is hidden or a marker file; ``_site=1`` is a partition and is not ignored."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
-    """Return column names without surrounding blanks, and a note about columns without a name.
+    """Return column names without surrounding spaces, and a note about columns without a name.
 
     A column without a name is named by its position, as in pandas. A repeated name raises `TableError`.
 
@@ -119,12 +119,12 @@ def repeated_names(names: Sequence[str]) -> list[str]:
 
 
 def quote_some(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first names in quotes, cut to a readable length, and the number of the others."""
+    """Return the first names in quotes, truncated to a readable length, and the number of remaining names."""
     shown = ", ".join(repr(each if len(each) <= 60 else f"{each[:57]}...") for each in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
 
 
 def in_one_line(error: object) -> str:
-    """Return the first sentence of a message in one line of limited length, without its full stop."""
+    """Return the first sentence of a message on one line of limited length, without its final period."""
     text = " ".join(str(error).split()).split(". ")[0].rstrip(".")
     return (text if len(text) <= 200 else f"{text[:197]}...") or type(error).__name__

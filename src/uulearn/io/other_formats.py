@@ -1,7 +1,7 @@
 """Read JSON lines, Excel sheets and NumPy arrays.
 
-JSON and Excel give columns of type ``object``: whether 3, 3.5 and "3" in one column are numbers is decided over all
-rows (`uulearn.tabular.survey`). Arrays keep their type (``float64`` for longer floats), and nothing is ever unpickled.
+JSON and Excel columns have type ``object``; `uulearn.tabular.survey` decides from all rows whether values such as 3,
+3.5 and "3" are numbers. Arrays keep their type, except that ``longdouble`` becomes ``float64``; nothing is unpickled.
 """
 
 import datetime
@@ -22,15 +22,15 @@ from uulearn.io.csv_files import is_header
 from uulearn.io.formats import MISSING, clean_names, in_one_line, quote_some, repeated_names
 from uulearn.io.sources import UNPACKED_BLOCK_BYTES, TextSource, temporary_file
 
-SURVEYED_LINES = 100_000  # lines of a JSON file whose keys are the columns
-SURVEYED_BYTES = FRAME_BYTES // 4  # fewer lines if they are long; Python objects are larger than their text
-LINE_CHARACTERS = 1 << 26  # limit for one line of JSON
+SURVEYED_LINES = 100_000  # number of first lines of a JSON file whose keys are the columns
+SURVEYED_BYTES = FRAME_BYTES // 4  # maximum size of these lines; Python objects are larger than their text
+LINE_CHARACTERS = 1 << 26  # maximum length of one line of JSON
 PLAIN_TYPES = {str, int, float, bool, type(None)}
 PAIRS = json.JSONDecoder(object_pairs_hook=tuple)  # pairs, because a dict would hide a duplicate key
 LARGEST_CONTENT = 1 << 31  # bytes of an unpacked .xlsx archive; more would not fit in memory
 
 Row = tuple[dict[str, Any], int, int]
-"""One object, its line and the length of its text."""
+"""One JSON object, its line number and the length of its text."""
 
 
 def _object_frame(rows: list[Any], columns: list[str], cell: Callable[[Any, int], Any]) -> pd.DataFrame:
@@ -55,7 +55,7 @@ def open_json_lines(source: TextSource, name: str, chunk_rows: int) -> TableRead
             break
     keys = list(dict.fromkeys(key for values, _, _ in first for key in values))
     if not keys:
-        raise TableError(f"{name} is empty; pass a file with one JSON object per line, with a key for each value.")
+        raise TableError(f"{name} is empty; pass a file with one JSON object per line.")
     columns, notes = clean_names(keys, name)
     known = set(keys)
 
@@ -68,8 +68,8 @@ def open_json_lines(source: TextSource, name: str, chunk_rows: int) -> TableRead
             if not values.keys() <= known:
                 new = min(values.keys() - known)[:60]
                 raise TableError(
-                    f"line {line:,} of {name}: key {new!r} is in no earlier line; add it to the first line, with null "
-                    "if there is no value."
+                    f"line {line:,} of {name}: key {new!r} does not occur in earlier lines; add it to the first line, "
+                    "with null if there is no value."
                 )
             waiting.append(values)
             size += length
@@ -109,22 +109,22 @@ def _json_object(content: str, place: str) -> dict[str, Any]:
         why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else in_one_line(error)
         raise TableError(f"{place} is not JSON ({why}); write one object per line.") from error
     if type(pairs) is not tuple:
-        raise TableError(f"{place} is not an object but {content.strip()[:40]!r}; write one object per line.")
+        raise TableError(f"{place} is {content.strip()[:40]!r}, which is not an object; write one object per line.")
     values = dict(pairs)
     if len(values) < len(pairs):
         repeated = quote_some(repeated_names([key for key, _ in pairs]))
-        raise TableError(f"{place}: key {repeated} is given twice; keep one of them.")
+        raise TableError(f"{place}: key {repeated} occurs more than once; keep one of them.")
     if not PLAIN_TYPES.issuperset(map(type, values.values())):
         key = next(key for key, value in values.items() if type(value) not in PLAIN_TYPES)
-        raise TableError(f"{place}: {key[:60]!r} holds a list or an object; use one key per value.")
+        raise TableError(f"{place}: {key[:60]!r} contains a list or an object; use a separate key for each value.")
     return values
 
 
 def open_excel(file: BinaryIO, name: str, chunk_rows: int, sheet: str | None) -> TableReader:
-    """Open a sheet of an ``.xlsx`` file, by default the first; its first row that is not empty is the header.
+    """Open a sheet of an ``.xlsx`` file (by default, the first); its first non-empty row is the header.
 
-    calamine parses the file, many times faster than openpyxl (``benchmarks/csv_engines.py``), and holds one sheet in
-    memory, which has at most 1,048,576 rows.
+    calamine parses the file many times faster than openpyxl (``benchmarks/csv_engines.py``). It holds one sheet, which
+    has at most 1,048,576 rows, in memory.
     """
     from python_calamine import CalamineWorkbook
 
@@ -142,13 +142,13 @@ def open_excel(file: BinaryIO, name: str, chunk_rows: int, sheet: str | None) ->
     with refusing_damage(name, ".xlsx"):
         rows = [row for row in workbook.get_sheet_by_name(chosen).to_python() if any(cell != "" for cell in row)]
     if not rows:
-        raise TableError(f"{name} is empty: sheet {chosen!r} has no cells; choose another with --sheet.")
+        raise TableError(f"{name} is empty: sheet {chosen!r} has no cells; choose another sheet with --sheet.")
     header, *rows = rows
     first = [str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in header]
     columns, notes = clean_names(first, name)
     if not is_header(first):
         raise TableError(
-            f"{name} has no header: the first row of sheet {chosen!r} contains only numbers; name the columns."
+            f"{name} has no header: the first row of sheet {chosen!r} contains only numbers; add a row with names."
         )
     if len(sheets) > 1 and sheet is None:
         notes.append(f"{name} has {len(sheets)} sheets; the first, {chosen!r}, is read (choose with --sheet).")
@@ -178,7 +178,7 @@ def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableRe
             raise TableError(f"{name} contains an array of {dtype}, not of numbers; save it as an array of floats.")
         if len(shape) != 2 or shape[1] == 0:
             raise TableError(
-                f"{name} contains an array of shape {shape}, but a table needs two dimensions and one column or more; "
+                f"{name} contains an array of shape {shape}, but a table needs two dimensions and at least one column; "
                 "save it as rows.reshape(len(rows), -1)."
             )
         order: Any = "F" if fortran_order else "C"
@@ -194,7 +194,7 @@ def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableRe
 
 
 def open_npz(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
-    """Open a ``.npz`` file: its only array, or the one named X."""
+    """Open a ``.npz`` file that contains a single array or an array named X."""
     with refusing_damage(name, ".npz"):
         archive = stack.enter_context(zipfile.ZipFile(file))
         entries = {each.removesuffix(".npy"): each for each in archive.namelist()}

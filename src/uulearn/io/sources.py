@@ -1,4 +1,4 @@
-"""Bytes of a file or of standard input: decompressed, in UTF-8, and readable from the start more than once."""
+"""Open the content of a file or of standard input, decompressed and as UTF-8; it can be read more than once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, in_one_line
 
 MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}  # first bytes of compressed files
-UNPACKED_BLOCK_BYTES = 1 << 22  # bytes copied at once
+UNPACKED_BLOCK_BYTES = 1 << 22  # bytes copied per step
 READ_AHEAD_BYTES = 1 << 18  # bytes read ahead
 OPEN_ERRORS: dict[type[Exception], str] = {
     FileNotFoundError: "does not exist; check the path",
@@ -33,7 +33,7 @@ def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
     try:
         standard = str(source) == STANDARD
         file = sys.stdin.buffer if standard else stack.enter_context(Path(source).open("rb"))  # noqa: SIM115
-    except (OSError, ValueError) as error:  # ValueError: a nul character in the path
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
         why = OPEN_ERRORS.get(type(error), f"cannot be opened ({_reason(error)}); check the path")
         raise TableError(f"{name} {why}.") from error
     try:
@@ -75,7 +75,7 @@ def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
 class TextSource:
     """A text file in UTF-8, or in UTF-16 with a byte-order mark; it may be compressed.
 
-    ``compression`` comes from the file name; other compressed content is detected.
+    ``compression`` is implied by the file name; if it is None, the compression is detected from the content.
     """
 
     def __init__(self, source: str | Path, name: str, compression: str | None, stack: ExitStack) -> None:
@@ -91,11 +91,11 @@ class TextSource:
         return io.BufferedReader(_TextStream(self), READ_AHEAD_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
-        """Open the content from its start as text, with its line ends."""
+        """Open the content from its start as text, with unchanged line ends."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
     def raw(self) -> Any:
-        """Open the content from its start: unchecked bytes without a byte-order mark, or characters of UTF-16."""
+        """Open the content from its start without a byte-order mark: as unvalidated bytes, or converted from UTF-16."""
         stream = self._bytes()
         if self._utf16:
             return io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
@@ -106,7 +106,7 @@ class TextSource:
         return _decompressed(self._file, self.name, self._compression)
 
     def not_text(self) -> TableError:
-        """Return the error that names the first byte that is nul or not UTF-8."""
+        """Return an error with the position of the first byte that is null or not valid UTF-8."""
         stream = self.raw()
         if not self._utf16:
             stream = io.TextIOWrapper(io.BufferedReader(stream), "utf-8", errors="surrogateescape", newline="")
@@ -119,7 +119,7 @@ class TextSource:
             except UnicodeDecodeError as error:
                 place = error.start
             if place >= 0:
-                what = f"is not UTF-8: byte 0x{content[place]:02x}" if content[place] else "contains a nul byte"
+                what = f"is not UTF-8: byte 0x{content[place]:02x}" if content[place] else "contains a null byte"
                 return TableError(
                     f"{self.name} {what} at position {position + place:,} (line {line:,}); save it as UTF-8."
                 )
@@ -129,7 +129,7 @@ class TextSource:
 
 
 class _Unclosed(io.RawIOBase):
-    """A stream that raises `TableError` and stays open when its readers are closed."""
+    """A stream that converts read errors to `TableError` and stays open when its readers are closed."""
 
     def __init__(self, stream: Any, name: str, failure: str = "cannot be read") -> None:
         self._stream, self._name, self._failure = stream, name, failure
@@ -149,7 +149,7 @@ class _Unclosed(io.RawIOBase):
 
 
 class _TextStream(io.RawIOBase):
-    """The content of a source as UTF-8; a nul byte is an error."""
+    """The content of a source as UTF-8; a null byte is an error."""
 
     def __init__(self, source: TextSource) -> None:
         self._source, self._stream = source, source.raw()
@@ -163,7 +163,7 @@ class _TextStream(io.RawIOBase):
         except UnicodeError as error:
             name = self._source.name
             raise TableError(
-                f"{name} is not valid UTF-16, which its byte-order mark indicates ({error}); save it as UTF-8."
+                f"{name} has a UTF-16 byte-order mark but is not valid UTF-16 ({error}); save it as UTF-8."
             ) from error
         data = data.encode() if isinstance(data, str) else data
         if b"\0" in data:
@@ -179,14 +179,14 @@ def _check_compression(file: BinaryIO, name: str, expected: str | None) -> str |
     found = next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
     if expected is not None and start and found != expected:
         raise TableError(
-            f"{name} is not compressed with {expected}, as its name says: it starts with the bytes {start.hex(' ')}; "
+            f"{name} is not compressed with {expected}, although its name says so (first bytes: {start.hex(' ')}); "
             "rename it, or replace it with an intact copy."
         )
     return found
 
 
 def _decompressed(file: BinaryIO, name: str, compression: str | None) -> _Unclosed:
-    """Return the bytes of a file from its start."""
+    """Return a stream of the decompressed bytes of a file, from its start."""
     file.seek(0)
     stream = _Unclosed(file, name)
     if compression is None:

@@ -1,7 +1,7 @@
 """Write frames to one file (CSV, TSV, Parquet, Feather, JSON lines; optionally compressed) or to standard output.
 
-A file appears under its name only when it is complete: rows go to a hidden temporary file beside it, which is flushed
-to disk and moved into place at the end, and removed after an error.
+A file appears under its name only when it is complete: rows are written to a hidden temporary file in the same folder,
+which is flushed to disk and renamed at the end, or removed after an error.
 """
 
 import csv
@@ -30,7 +30,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import SEPARATORS, STANDARD, in_one_line, quote_some, repeated_names, resolve_format
 from uulearn.storage import remove_temporary_files, write_atomically
 
-ROWS_PER_WRITE = 50_000  # rows that are converted to text at once
+ROWS_PER_WRITE = 50_000  # rows converted to text per write
 NO_SPACE, NOT_ALLOWED = "free some space, or write elsewhere", "write to a folder that you own"
 REMEDIES = {
     errno.ENOSPC: NO_SPACE,
@@ -45,17 +45,17 @@ REMEDIES = {
 class TableWriter:
     """Write frames to one file, or to standard output, as a context manager.
 
-    The first frame fixes the columns, and for Parquet and Feather their types. If the reader of a pipe stops, as
-    ``head`` does, the ``with`` block ends without an error.
+    The first frame determines the columns, and for Parquet and Feather also their types. If the reader of a pipe stops,
+    as ``head`` does, the ``with`` block ends without an error.
 
     Parameters
     ----------
     out : path, or "-" for standard output
-        The suffix decides the format, as for `open_table`; .gz or .zst compresses. A missing folder is created.
+        The suffix determines the format (and compression), as for `open_table`. A missing folder is created.
     format : {"csv", "tsv", "parquet", "feather", "jsonl"}, optional
-        By default the format of the suffix, and CSV for standard output.
+        Default: the format implied by the suffix, or CSV for standard output.
     float_format : str, optional
-        Format of floats in CSV and TSV, such as ``"%.6g"``; by default all digits needed to read the number back.
+        Format of floats in CSV and TSV, such as ``"%.6g"``; by default, numbers are written with full precision.
 
     Examples
     --------
@@ -63,13 +63,9 @@ class TableWriter:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "scored.csv"
     ...     with TableWriter(path, float_format="%.3g") as writer:
-    ...         writer.write(pd.DataFrame({"id": ["a", "b"], "score": [0.12345, 2.0]}))
-    ...         writer.write(pd.DataFrame({"id": ["c"], "score": [None]}))
-    ...     print(path.read_text(), end="")
-    id,score
-    a,0.123
-    b,2
-    c,
+    ...         writer.write(pd.DataFrame({"id": ["a", "b"], "score": [0.12345, None]}))
+    ...     path.read_text().split()
+    ['id,score', 'a,0.123', 'b,']
     """
 
     def __init__(self, out: str | Path, *, format: str | None = None, float_format: str | None = None) -> None:
@@ -77,17 +73,17 @@ class TableWriter:
         self._format, self._compression = resolve_format(out, format)
         if self._format in {"npy", "npz", "xlsx"}:
             raise TableError(
-                f"{self.name} cannot be written: .{self._format} is for input only; write .csv or .parquet."
+                f"{self.name} cannot be written: .{self._format} is supported only as input; write .csv or .parquet."
             )
         if float_format is not None:
             try:
                 float(str.__mod__(float_format, 0.5))
             except (TypeError, ValueError) as error:
-                raise ValueError(f"float_format must format a number, as '%.6g' does, got {float_format!r}.") from error
+                raise ValueError(f"float_format must be a number format like '%.6g', got {float_format!r}.") from error
         self._float_format = float_format
         self._out = None if str(out) == STANDARD else Path(out)
         if "\0" in self.name:
-            raise TableError(f"{self.name!r} is not a path: it contains a nul character; check it.")
+            raise TableError(f"{self.name!r} is not a valid path: it contains a null character; remove the character.")
         if self._out is not None and os.path.isdir(self._out):
             raise TableError(f"{out} is a folder; pass the name of the file to write.")
         self._stack = ExitStack()
@@ -133,8 +129,8 @@ class TableWriter:
         finally:
             self._abandon()
         broken = self._sink is not None and self._sink.broken and (error is None or isinstance(error, BrokenPipeError))
-        if broken and self._out is None:  # Python flushes standard output again at its end
-            with suppress(OSError, ValueError):  # a test or a notebook may replace standard output
+        if broken and self._out is None:  # Python flushes standard output again when it exits
+            with suppress(OSError, ValueError):  # a test or a notebook may have replaced standard output
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, sys.stdout.fileno())
                 os.close(nowhere)
@@ -147,7 +143,7 @@ class TableWriter:
         elif self._out.exists() and not self._out.is_file():  # a device or a named pipe
             file = self._stack.enter_context(self._out.open("wb"))
         else:
-            self._out = Path(os.path.realpath(self._out))  # a link stays a link
+            self._out = Path(os.path.realpath(self._out))  # replace the target of a link, not the link
             self._out.parent.mkdir(parents=True, exist_ok=True)
             remove_temporary_files(self._out.parent, glob.escape(self._out.name))
             handle, temporary = tempfile.mkstemp(prefix=f".{self._out.name}.", suffix=".tmp", dir=self._out.parent)
@@ -175,7 +171,7 @@ class TableWriter:
                 stream.write(text.encode())
             except UnicodeEncodeError as error:
                 raise TableError(
-                    f"a text for {self.name} contains half of a surrogate pair, which is not a character; correct it."
+                    f"a text for {self.name} contains an unpaired surrogate, which is not a character; fix the text."
                 ) from error
 
     def _finish(self) -> None:
@@ -200,7 +196,7 @@ class TableWriter:
 
 
 def cannot_be_written(name: str | Path, error: OSError) -> str:
-    """Return why a file cannot be written and what to do, without the full stop.
+    """Return a message that says why a file cannot be written and how to fix it, without a final period.
 
     >>> cannot_be_written("scored.csv", OSError(errno.ENOSPC, "No space left on device"))
     'scored.csv cannot be written (No space left on device); free some space, or write elsewhere'
@@ -211,7 +207,7 @@ def cannot_be_written(name: str | Path, error: OSError) -> str:
 
 @contextmanager
 def explained(name: str | Path) -> Iterator[None]:
-    """Convert operating-system errors while writing a file to one sentence."""
+    """Convert an operating-system error during writing to a `TableError` with a one-sentence message."""
     try:
         yield
     except BrokenPipeError:
@@ -254,9 +250,9 @@ class _Sink:
 
 
 class _ArrowEncoder:
-    """Encode frames as Parquet or Feather, one row group or batch per frame; the first frame fixes the types.
+    """Encoder for Parquet and Feather that writes one row group or batch per frame; the first frame determines types.
 
-    Categories are written as their values, and columns without any value as text.
+    Categorical columns are written as their values, and columns without values as text.
     """
 
     def __init__(self, stream: Any, format: str, name: str) -> None:
@@ -321,7 +317,7 @@ def csv_lines(frame: pd.DataFrame, separator: str, float_format: str | None, nam
     if "\r" in text:  # before Python 3.13 the csv module does not quote a CR that is not part of the line end
         text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **options)
     if "\0" in text:
-        raise TableError(f"a text for {name} contains a nul character, which CSV cannot hold; write Parquet instead.")
+        raise TableError(f"a text for {name} contains a null character, which CSV cannot store; write Parquet instead.")
     return text
 
 
@@ -337,7 +333,7 @@ def json_lines(frame: pd.DataFrame, name: str) -> str:
     try:
         rows = [encode(dict(zip(frame.columns, row, strict=True))) for row in zip(*columns, strict=True)]
     except ValueError as error:
-        raise TableError(f"a frame for {name} contains an infinite number, which JSON cannot hold; drop it.") from error
+        raise TableError(f"a frame for {name} has an infinite number, which JSON cannot store; remove it.") from error
     return "".join(f"{row}\n" for row in rows)
 
 
@@ -363,6 +359,6 @@ def _plain_values(column: pd.Series, place: str, date: Callable[[Any], Any]) -> 
             return None if math.isnan(value) else float(value)
         if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
             return date(value)
-        raise TableError(f"{place} contains {type(value).__name__}, which text cannot hold; drop the column.")
+        raise TableError(f"{place} contains unsupported values of type {type(value).__name__}; drop the column.")
 
     return [plain(value) for value in column.astype(object).tolist()]

@@ -1,8 +1,8 @@
-"""Evaluation without labels: metrics of a classifier, with intervals, from held-out rows of two unlabeled sets.
+"""Classification metrics with confidence intervals, estimated from two unlabeled sets without labels.
 
 The inputs are the scores of held-out rows of both sets and the class priors of the sets; estimates on training rows
-would be too optimistic. `evaluate_labeled` computes the usual metrics from labels. `uulearn.metrics.calibration` turns
-scores into probabilities.
+would be too optimistic. `evaluate_labeled` computes the same metrics from labels. `uulearn.metrics.calibration`
+converts scores to probabilities.
 """
 
 from uulearn.metrics.estimates import Estimate

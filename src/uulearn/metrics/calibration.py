@@ -1,4 +1,4 @@
-"""Probabilities from scores without labels, prior shift, and decision thresholds."""
+"""Convert scores to probabilities without labels, correct for prior shift, and compute decision thresholds."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,6 @@ NEGLIGIBLE = 15.0
 class PlattScaling:
     """Log-odds of the positive class as a linear function of the score, at class prior ``prior``.
 
-    Examples
-    --------
     >>> PlattScaling(2.0, 0.5, prior=0.5).log_odds(np.array([-1.0, 0.0, 1.0])).tolist()
     [-1.5, 0.5, 2.5]
     """
@@ -53,10 +51,8 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     probability over all of them, so that probabilities are near the class prior if the data cannot calibrate them.
     A priori, the correlation of t and the class is uniform between 0 (scores say nothing) and 1 (separated classes).
 
-    The log-odds are those at class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
+    The log-odds refer to the class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 20_000)
     >>> y = rng.random(40_000) < np.where(sets == 0, 0.8, 0.2)  # unknown in practice
@@ -152,6 +148,10 @@ def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Float
     """Return ln P(set) of every row and its derivative, for log-odds of the positive class at the pooled class prior.
 
     ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row.
+
+    >>> log_likelihood, _ = set_log_likelihood(np.zeros(1), np.array([0.2]), np.array([0.8]))
+    >>> np.exp(log_likelihood)  # both classes are equally likely
+    array([0.5])
     """
     positive, negative = expit(log_odds), expit(-log_odds)
     likelihood = np.maximum(negative * at_negative + positive * at_positive, 1e-300)
@@ -170,8 +170,6 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
 def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
     """Move log-odds of the positive class from one class prior to another (prior shift).
 
-    Examples
-    --------
     >>> round(float(shift_log_odds(0.0, 0.5, 0.1)), 3)  # ln(0.1/0.9)
     -2.197
     """
@@ -183,9 +181,7 @@ def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
 def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> float:
     """Return the probability above which predicting positive minimizes the expected cost.
 
-    Examples
-    --------
-    >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # a false negative costs nine times as much
+    >>> bayes_threshold(1.0, 1.0), bayes_threshold(1.0, 9.0)  # misses cost nine times as much
     (0.5, 0.1)
     """
     for name, cost in (("false_positive_cost", false_positive_cost), ("false_negative_cost", false_negative_cost)):
@@ -197,10 +193,8 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     """Compute the expected calibration error from labels.
 
-    It is the mean over equal-size bins of |mean probability − fraction of positives|.
+    The error is the mean of |mean probability − fraction of positives| over bins of equal size.
 
-    Examples
-    --------
     >>> calibration_error([0.2] * 10, [1, 1] + [0] * 8, bins=1)
     0.0
     """
@@ -214,5 +208,9 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
 
 
 def decision_values(scores: NDArray[np.float32], scaling: PlattScaling | None) -> NDArray[np.float32]:
-    """Return calibrated log-odds, or the scores themselves if there is no calibration."""
+    """Return calibrated log-odds, or the scores themselves if there is no calibration.
+
+    >>> decision_values(np.float32([1, 2]), PlattScaling(2.0, 0.5, prior=0.5))
+    array([2.5, 4.5], dtype=float32)
+    """
     return scores if scaling is None else scaling.log_odds(scores).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Estimates with confidence intervals, and the checks of scores, sets and labels that all metrics share."""
+"""Estimates with confidence intervals, and input checks for scores, sets and labels that all metrics use."""
 
 import math
 from collections.abc import Sequence
@@ -20,8 +20,6 @@ class Estimate:
     ``value`` is unbiased and can therefore lie outside the range of the metric (an accuracy of 1.01). The interval is
     clipped to the range.
 
-    Examples
-    --------
     >>> print(Estimate(0.9131, 0.0049, (0.9031, 0.9223)))
     0.913 (95% interval 0.903 to 0.922)
     """
@@ -69,8 +67,8 @@ def combine_proportions(
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
-    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008), which keeps the coverage
-    for few rows and for proportions near 0 or 1. It is clipped to the bounds.
+    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). It therefore keeps its
+    coverage with few rows and with proportions near 0 or 1. The interval is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0
@@ -85,7 +83,7 @@ def combine_proportions(
 
 
 def clip_interval(interval: tuple[float, float], bounds: tuple[float, float]) -> tuple[float, float]:
-    """Clip an interval to the bounds; an interval outside becomes the nearest bound."""
+    """Clip an interval to the bounds; an interval entirely outside them becomes the nearest bound."""
     low, high = bounds
     return min(max(interval[0], low), high), max(min(interval[1], high), low)
 
@@ -99,7 +97,7 @@ def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
     parts = values[membership == 0], values[membership == 1]
     for which, part in enumerate(parts):
         if not len(part):
-            raise ValueError(f"sets has no row of set {which}; pass rows of both sets.")
+            raise ValueError(f"sets contains no rows from set {which}; pass rows from both sets.")
     return parts
 
 
@@ -113,7 +111,7 @@ def split_labeled(scores: Any, labels: Any) -> tuple[Floats, Floats]:
 
 
 def read_column(values: Any, name: str) -> Floats:
-    """Return an array, list or tensor of numbers as float64 of shape (n,), or raise a ValueError for NaN."""
+    """Convert an array, list or tensor of numbers to a float64 array of shape (n,); raise a ValueError for NaN."""
     column = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]

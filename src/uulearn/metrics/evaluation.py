@@ -42,8 +42,6 @@ def evaluate(
 ) -> Evaluation:
     """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> sets = np.repeat([0, 1], 5000)
@@ -74,8 +72,6 @@ def evaluate_labeled(
 
     The accuracy is the fraction of correct rows or, if ``target_prior`` is given, the accuracy at that class prior.
 
-    Examples
-    --------
     >>> print(evaluate_labeled([2.0, 1.0, -1.0, 0.5, -2.0, -1.5], [1, 1, 1, 0, 0, 0]).accuracy)
     0.667 (95% interval 0.300 to 0.903)
     """
@@ -83,7 +79,7 @@ def evaluate_labeled(
     positive, negative = split_labeled(scores, labels)
     if not len(positive) or not len(negative):
         missing = "negative" if len(positive) else "positive"
-        raise ValueError(f"labels has no {missing} row; pass labeled rows of both classes.")
+        raise ValueError(f"labels contains no {missing} rows; pass labeled rows of both classes.")
     sizes = len(positive), len(negative)
     rates = float((positive > threshold).mean()), float((negative > threshold).mean())
 

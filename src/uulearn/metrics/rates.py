@@ -2,7 +2,7 @@
 
 Let q and q′ be the fractions of the two sets that are predicted positive. With true-positive rate t and false-positive
 rate f, their expectations are θt + (1 − θ)f and θ′t + (1 − θ′)f: two equations with two unknowns. All estimates are
-linear in q and q′ and therefore unbiased, with a standard error in closed form.
+linear in q and q′ and therefore unbiased, and their standard errors have a closed form.
 
 A row of set 0 has a higher score than a row of set 1 with probability ½ + (θ − θ′)(A − ½), where A is the AUC, the
 probability that a positive has a higher score than a negative (Menon et al., 2015).
@@ -31,7 +31,7 @@ from uulearn.risk.coefficients import check_set_priors, check_target_prior, uu_c
 
 @dataclass(frozen=True)
 class Rates:
-    """Fraction of positives, and of negatives, that are predicted positive."""
+    """True-positive rate and false-positive rate, as estimates with intervals."""
 
     true_positive: Estimate
     false_positive: Estimate
@@ -39,7 +39,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class PredictedFractions:
-    """Fractions of both sets that are predicted positive, with the sizes and priors of the sets."""
+    """Fraction of each set that is predicted positive, with the sizes and priors of the sets."""
 
     fractions: tuple[float, float]
     sizes: tuple[int, int]
@@ -104,8 +104,6 @@ def uu_accuracy(
 
     See `uu_rates` for the parameters.
 
-    Examples
-    --------
     >>> scores, sets = [1, 1, 1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
     >>> uu_accuracy(scores, sets, (0.75, 0.25), 0.5).value
     1.0
@@ -120,10 +118,8 @@ def uu_balanced_accuracy(
 ) -> Estimate:
     """Estimate the mean of the accuracies on positives and on negatives from two unlabeled sets.
 
-    It equals ½ + (q − q′)/(2(θ − θ′)), so ranking models by it does not depend on the priors (Menon et al., 2015).
+    It equals ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
 
-    Examples
-    --------
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
     """
@@ -146,8 +142,6 @@ def uu_cost(
     See `uu_rates` for the other parameters, and `uulearn.metrics.calibration.bayes_threshold` for the threshold with
     the lowest cost.
 
-    Examples
-    --------
     >>> scores, sets = [1, 1, -1, -1, -1, 1, -1, -1], [0, 0, 0, 0, 1, 1, 1, 1]
     >>> uu_cost(scores, sets, (0.75, 0.25), 0.5, false_positive_cost=1, false_negative_cost=9).value
     1.75
@@ -171,15 +165,13 @@ def uu_accuracy_difference(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Estimate:
-    """Estimate the difference of two classifiers' accuracies at class prior π from the same unlabeled rows.
+    """Estimate the difference between the accuracies of two classifiers at class prior π from the same unlabeled rows.
 
     Only rows with different predictions contribute, so the difference is much more precise than either accuracy.
     ``scores`` and ``baseline`` are the scores of the two classifiers for the same held-out rows.
 
-    Examples
-    --------
-    >>> sets, old, new = [0, 0, 0, 0, 1, 1, 1, 1], [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
-    >>> uu_accuracy_difference(new, old, sets, (0.75, 0.25), 0.5).value
+    >>> old, new = [1, 1, -1, -1, 1, 1, -1, -1], [1, 1, 1, -1, 1, -1, -1, -1]
+    >>> uu_accuracy_difference(new, old, [0, 0, 0, 0, 1, 1, 1, 1], (0.75, 0.25), 0.5).value
     0.5
     """
     a, b, c, d = uu_coefficients(set_priors, target_prior)
@@ -198,8 +190,6 @@ def uu_accuracy_difference(
 def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CI_LEVEL) -> Estimate:
     """Estimate the area under the ROC curve from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
 
-    Examples
-    --------
     >>> uu_auc([1, 1, 1, 1, -1, 1, -1, -1, -1, -1], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1], (0.8, 0.2)).value
     1.0
     """
@@ -217,14 +207,14 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
-    """Estimate the probability that a score of the first sample exceeds one of the second; ties count as one half.
+    """Estimate the probability that a score from the first sample exceeds one from the second; ties count as ½.
 
-    The standard error is that of DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
-    samples do not overlap, DeLong's variance is zero; the variance of an AUC half a pair away from 0 or 1 replaces it.
+    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
+    samples do not overlap, DeLong's variance is zero. The variance for an AUC half a pair from 0 or 1 is used instead.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))
-    wins = (ranks[:m] - rankdata(higher)) / n  # per row: the fraction of the other sample below it
+    wins = (ranks[:m] - rankdata(higher)) / n  # for each row, the fraction of the other sample below it
     losses = 1 - (ranks[m:] - rankdata(lower)) / m
     value = float(wins.mean())
     variance = sum(float(part.var(ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (wins, losses))

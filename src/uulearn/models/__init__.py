@@ -1,4 +1,4 @@
-"""Named networks, construction of custom networks, ensembles, and batch normalization over several processes."""
+"""Built-in networks, functions that build custom networks, ensembles, and synchronized batch normalization."""
 
 from uulearn.models.build import IMAGE_MODELS, MODELS, ModelLike, build_model, check_scores
 from uulearn.models.convolutional import AllConvNet, ResNet32

@@ -1,4 +1,4 @@
-"""Build a module from the parameter ``model``, and check that it fits the rows."""
+"""Build a module from the parameter ``model``, and check that the module accepts the rows."""
 
 import copy
 import inspect
@@ -25,10 +25,8 @@ def build_model(
 
     A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
     (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
-    With a ``seed``, the initial weights depend only on the seed, and torch's generator does not change.
+    With a ``seed``, the initial weights depend only on the seed, and the state of torch's generator does not change.
 
-    Examples
-    --------
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
     """
@@ -64,7 +62,7 @@ def build_model(
 
 
 def _initialize_lazy(model: nn.Module, row_shape: tuple[int, ...]) -> nn.Module:
-    """Initialize the shapes of lazy layers with a forward pass of two rows of zeros."""
+    """Initialize lazy layers with a forward pass of two rows of zeros."""
     if any(is_lazy(p) for p in (*model.parameters(), *model.buffers())):
         _forward(model, torch.zeros(2, *row_shape))
         model.train()
@@ -82,14 +80,17 @@ def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
 
 
 def check_scores(model: nn.Module, x: Tensor) -> None:
-    """Raise an error if the model does not accept these rows or does not return one score per row."""
+    """Raise an error if the model rejects these rows or does not return one score per row.
+
+    >>> check_scores(nn.Linear(3, 1), torch.zeros(5, 3))  # an output of shape (5, 1) is accepted
+    """
     scores = _forward(model.cpu(), x)
     n = len(x)
     if not isinstance(scores, Tensor) or scores.shape not in ((n,), (n, 1)):
         shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise ValueError(
-            f"the model must return one score per row, of shape (n,) or (n, 1), but returned {shape} for {n} rows; end "
-            "it with a single output."
+            f"the model must return one score per row, of shape (n,) or (n, 1), but returned {shape} for {n} rows; use "
+            "a model with a single output."
         )
 
 

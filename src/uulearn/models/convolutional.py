@@ -10,15 +10,15 @@ from torch.nn import functional as F
 from uulearn.models.dense import HiddenLayers, he_normal_, output_layer
 
 FULL_TILE = 64
-"""Number of channels that fills a tile of a GPU's matrix units."""
+"""Number of channels that fill a tile of a GPU's tensor cores."""
 
 
 class PackedConv2d(nn.Conv2d):
-    """A 3×3 convolution that packs neighboring pixels together to use tensor cores better; same result.
+    """3×3 convolution equivalent to ``nn.Conv2d`` that packs neighboring pixels to use tensor cores efficiently.
 
-    In the channels-last layout, four neighboring pixels of 16 channels are stored like one pixel of 64 channels, the
-    width of a tile of the tensor cores. A convolution of this packed image fills the tiles; its kernel holds the same
-    weights and zeros elsewhere. Used on CUDA if the packing factor divides the image width.
+    In the channels-last layout, four neighboring pixels with 16 channels have the memory layout of one pixel with 64
+    channels, the width of a tensor-core tile. A convolution of this packed image fills the tiles; the packed kernel
+    contains the original weights and zeros. Packing is used on CUDA if the packing factor divides the image width.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -26,7 +26,7 @@ class PackedConv2d(nn.Conv2d):
         self.packing = max(1, FULL_TILE // max(inputs, outputs))
 
     def _packed_kernel(self) -> Tensor:
-        """Return kernel of shape (k·outputs, k·inputs, 3, 3) that maps pixel q at packed offset j to output pixel p."""
+        """Return a kernel (k·outputs, k·inputs, 3, 3) that maps pixel q at packed offset j to output pixel p."""
         k = self.packing
         outputs, inputs = self.weight.shape[:2]
         # Pixel q of the packed neighbor j lies k·(j − 1) + q − p + 1 columns into the kernel of pixel p.
@@ -38,7 +38,7 @@ class PackedConv2d(nn.Conv2d):
         return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the same result as `torch.nn.Conv2d`."""
+        """Return the same result as `torch.nn.Conv2d`."""
         packs = x.is_cuda and self.packing > 1 and x.shape[3] % self.packing == 0
         return self._convolve_packed(x) if packs else super().forward(x)
 
@@ -61,14 +61,12 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Co
 
 
 class AllConvNet(HiddenLayers):
-    """The all convolutional net of the paper's Figure 1, twelve layers.
+    """The all convolutional net of the paper's Figure 1, with twelve layers.
 
     [C(3×3, 96)]×2 – C(3×3, 96, stride 2) – [C(3×3, 192)]×2 – C(3×3, 192, stride 2) – C(3×3, 192) – C(1×1, 192) –
-    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is that of an
-    image, and ``momentum`` that of PyTorch's batch normalization (Keras's 0.99 is 0.01 here).
+    C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is the shape of
+    an image, and ``momentum`` is defined as in PyTorch's batch normalization (0.99 in Keras corresponds to 0.01).
 
-    Examples
-    --------
     >>> AllConvNet()(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
     """
@@ -97,7 +95,7 @@ class AllConvNet(HiddenLayers):
 
 
 class ResidualBlock(nn.Module):
-    """Normalize, ReLU, convolve, twice; then add the input, which a 1×1 convolution adapts if shapes differ."""
+    """Residual block: normalization, ReLU and convolution, twice, plus the input (with a 1×1 convolution if needed)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
         super().__init__()
@@ -115,10 +113,13 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet32(HiddenLayers):
-    """The paper's 32-layer pre-activation residual network; the parameters are those of `AllConvNet`.
+    """The paper's 32-layer pre-activation residual network, with the same parameters as `AllConvNet`.
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
-    pooling – 1. The first block of the second and third group halves height and width.
+    pooling – 1. The first block of the second and of the third group halves the height and width.
+
+    >>> ResNet32(shape=(3, 32, 32))(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2])
     """
 
     prefers_channels_last = True

@@ -14,13 +14,13 @@ TRUNCATED_STD = 0.87962566103423978
 
 
 def lecun_normal_(weight: Tensor, scale: float = 1.0) -> None:
-    """Fill with a truncated normal of variance scale/fan_in (Keras's LeCun normal)."""
+    """Fill a tensor from a truncated normal distribution with variance scale/fan_in (Keras's LeCun normal)."""
     std = math.sqrt(scale / weight[0].numel()) / TRUNCATED_STD
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
 def he_normal_(weight: Tensor) -> None:
-    """Fill with a truncated normal of variance 2/fan_in (Keras's He normal)."""
+    """Fill a tensor from a truncated normal distribution with variance 2/fan_in (Keras's He normal)."""
     lecun_normal_(weight, scale=2.0)
 
 
@@ -32,7 +32,11 @@ INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
 
 
 class Linear(nn.Module):
-    """The linear-in-input model g(x) = ωᵀx + b."""
+    """The linear-in-input model g(x) = ωᵀx + b.
+
+    >>> Linear(n_features=3)(torch.zeros(2, 3)).shape
+    torch.Size([2])
+    """
 
     accepts_bfloat16_rows = True
 
@@ -55,13 +59,13 @@ def output_layer(inputs: int, initialize_: Callable[[Tensor], object]) -> nn.Lin
 
 
 class HiddenLayers(nn.Module):
-    """Base class of networks: ``features`` maps rows to hidden units, and ``output`` maps those to one score per row.
+    """Base class of networks: ``features`` maps rows to hidden units, and ``output`` maps these to one score per row.
 
-    The output layer is computed in float32 even under autocast, so that scores keep their full resolution.
+    The output layer is computed in float32 even under autocast, to preserve the precision of the scores.
     """
 
     without_l2: ClassVar[tuple[str, ...]] = ("output",)
-    """Layers that L2 regularization does not act on."""
+    """Layers without L2 regularization."""
     hidden: nn.Sequential
     output: nn.Linear
 
@@ -79,15 +83,15 @@ class HiddenLayers(nn.Module):
 
 
 class MLP(HiddenLayers):
-    """MLP with batch normalization and ReLU; by default the paper's d-300-300-300-300-1.
+    """MLP with batch normalization and ReLU; the default architecture is d-300-300-300-300-1, as in the paper.
 
     Parameters
     ----------
     n_features, hidden
         Number of input columns, and the width of each hidden layer.
     batch_norm, momentum, eps
-        Whether to normalize before each activation (the linear layer then has no bias), with momentum and epsilon as
-        PyTorch defines them (Keras's momentum 0.99 is 0.01 here).
+        Whether to normalize before each activation (the linear layer then has no bias), and the momentum and epsilon
+        of PyTorch's batch normalization (momentum 0.99 in Keras corresponds to 0.01).
     dropout : float
         Fraction of hidden units dropped during training.
     initializer : str
@@ -146,7 +150,7 @@ class MLP(HiddenLayers):
 
 
 class _FoldedMLP(nn.Module):
-    """Linear layers with ReLU between them; shares tensors with the model, because a copy takes longer than scoring."""
+    """Linear layers with ReLU between them; the tensors are shared with the model, because copying them is slow."""
 
     def __init__(self, hidden: list[tuple[Tensor, Tensor | None]], output: nn.Linear) -> None:
         super().__init__()

@@ -8,14 +8,18 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """The mean score of several models, each divided by its scale so that all models have the same weight."""
+    """Several models whose scores are averaged; each score is divided by a scale to give all models the same weight.
+
+    >>> Ensemble([nn.Identity(), nn.Identity()], scales=[1.0, 2.0])(torch.tensor([4.0]))
+    tensor([3.])
+    """
 
     scales: Tensor
 
     def __init__(self, models: Sequence[nn.Module], scales: Sequence[float]) -> None:
         super().__init__()
         if not models or len(models) != len(scales):
-            raise ValueError(f"an ensemble needs one scale per model, got {len(models)} models, {len(scales)} scales.")
+            raise ValueError(f"pass one scale per model, got {len(models)} models and {len(scales)} scales.")
         self.models = nn.ModuleList(models)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
         self.accepts_bfloat16_rows = all(getattr(model, "accepts_bfloat16_rows", False) for model in models)
@@ -33,7 +37,7 @@ class Ensemble(nn.Module):
 
 
 class _Cast(nn.Module):
-    """Wraps a model without ``for_inference``: converts rows from the type of the other models to float32."""
+    """Wrapper for a model without ``for_inference``; it converts rows to float32."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

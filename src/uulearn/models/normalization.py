@@ -1,4 +1,4 @@
-"""Batch normalization with the statistics of all workers, and therefore of the whole batch."""
+"""Batch normalization with statistics of the whole batch, computed over all workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +13,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from uulearn.risk.distributed import world_size
 
 EPS = 1e-5
-"""Added to a variance and subtracted again, to keep the inverse standard deviation of a constant channel finite."""
+"""Constant added to a variance and later subtracted, to keep the inverse standard deviation finite."""
 
 
 class _Normalize(torch.autograd.Function):
-    """Normalize with the mean and variance over the rows of all workers: one exchange forward, one backward.
+    """Normalize with the mean and variance over the rows of all workers, with one exchange in each direction.
 
     Each worker sends the number of its values (possibly zero) and their mean and variance per channel; the combined
     variance is exact even if the mean is far from zero. Half-precision inputs are computed in float32, as torch does.
@@ -37,10 +37,10 @@ class _Normalize(torch.autograd.Function):
         dist.all_gather(list(table.unbind()), local, group=group)
         counts, (means, variances) = table[:, :1], table[:, 1:].chunk(2, dim=1)
         n = counts.sum()
-        if own < 2 and n < 2:  # with two values of its own, a worker skips the check: reading n would stall a GPU
+        if own < 2 and n < 2:  # a worker with two values skips the check, because reading n would stall a GPU
             raise ValueError(
                 f"batch normalization over workers needs 2 or more values per channel to train, got {n:.0f} from all "
-                "workers together; give them more rows, or call model.eval() first."
+                "workers together; use larger batches, or call model.eval() first."
             )
         mean = (counts / n * means).sum(0)
         variance = (counts / n * (variances + (means - mean).square())).sum(0)
@@ -61,7 +61,7 @@ class _Normalize(torch.autograd.Function):
         total = torch.cat([d_bias, d_weight]).to(torch.float64, copy=True)  # the local sums are returned below
         dist.all_reduce(total, group=ctx.group)
         d_mean, d_scale = (total / n).to(mean.dtype).chunk(2)
-        # In place: allocating tensors of this size takes longer than filling them.
+        # Compute in place, because allocating tensors of this size takes longer than filling them.
         d_x = (x - mean.view(ctx.shape)).mul_((-scale * d_scale).view(ctx.shape)).add_(gradient)
         d_x.sub_(d_mean.view(ctx.shape))
         d_x.mul_((scale if weight is None else scale * weight.to(scale.dtype)).view(ctx.shape))
@@ -70,7 +70,7 @@ class _Normalize(torch.autograd.Function):
 
 
 def _mean_and_variance(x: Tensor, wide: torch.dtype, inner: list[int]) -> tuple[Tensor, Tensor]:
-    """Return mean and variance per channel; on a CPU the normalization kernel is ten times as fast as `var_mean`."""
+    """Return mean and variance per channel; on a CPU, the normalization kernel is ten times faster than `var_mean`."""
     if x.device.type != "cpu":
         return _portable_mean_and_variance(x, wide, inner)
     weight, bias = x.new_ones(x.shape[1], dtype=wide), x.new_zeros(x.shape[1], dtype=wide)
@@ -105,7 +105,7 @@ def _portable_parameter_gradients(
 
 
 class _Synchronized(_BatchNorm):
-    """Mixin that computes mean and variance over the rows of all workers; `synchronized` sets it as the class."""
+    """Mixin that computes the mean and variance over the rows of all workers; `synchronized` applies it."""
 
     plain: type[_BatchNorm]
     group: Any
@@ -125,7 +125,7 @@ class _Synchronized(_BatchNorm):
         return out
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        """Copy to the plain class, because a single process with a synchronized copy would wait forever."""
+        """Describe a copy of the plain class, because a single process with a synchronized copy would wait forever."""
         state = {name: value for name, value in self.__dict__.items() if name != "group"}
         return self.plain, (self.num_features,), state
 
@@ -138,14 +138,12 @@ _SYNCHRONIZED: dict[type[nn.Module], type[nn.Module]] = {
 
 @contextmanager
 def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
-    """Use the statistics of all workers in the model's batch normalization while training (a context manager).
+    """Use the statistics of all workers in the model's batch normalization during training (a context manager).
 
-    W workers that each hold a part of a batch then normalize like one worker with the whole batch, even if one has no
-    rows. All workers must call the model equally often. Works on any device, unlike torch's ``SyncBatchNorm``. A copy
-    of the model made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
+    If a batch is split across workers, the result is the same as with one worker, even if some workers have no rows.
+    All workers must call the model the same number of times. Unlike torch's ``SyncBatchNorm``, this function supports
+    all devices. A copy made by ``copy.deepcopy`` or ``torch.save`` has plain batch normalization.
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     >>> with synchronized(model):
     ...     type(model[1]).__name__
@@ -155,8 +153,8 @@ def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
     unsupported = [m for m in norms if type(m) not in _SYNCHRONIZED and not isinstance(m, nn.SyncBatchNorm)]
     if unsupported and world_size(group) > 1:
         raise ValueError(
-            f"{type(unsupported[0]).__name__} cannot be synchronized over workers; use nn.BatchNorm1d, 2d or 3d, not "
-            "sharded separately, or another normalization such as nn.GroupNorm."
+            f"{type(unsupported[0]).__name__} cannot be synchronized over workers; use nn.BatchNorm1d, 2d or 3d "
+            "without separate sharding, or another normalization such as nn.GroupNorm."
         )
     changed: list[Any] = [module for module in model.modules() if type(module) in _SYNCHRONIZED]
     for module in changed:

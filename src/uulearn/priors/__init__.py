@@ -1,7 +1,7 @@
-"""Class priors of the two sets and of the target population: estimated from rows or labels, or converted.
+"""Estimate class priors from unlabeled rows or labels, or convert them from other quantities.
 
-Unlabeled rows cannot show which of two sets has the higher prior; you name it with ``higher_prior_set``. The guide is
-docs/priors.md.
+Unlabeled rows cannot show which of two sets has the higher prior, so you specify it with ``higher_prior_set``. See the
+guide in docs/priors.md.
 """
 
 from uulearn.priors.bags import MergedBags, merge_bags

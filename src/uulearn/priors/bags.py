@@ -7,34 +7,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from uulearn.defaults import TARGET_PRIOR
 from uulearn.metrics.estimates import Floats
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_target_prior
 
 
 @dataclass(frozen=True)
 class MergedBags:
-    """The assignment of bags to two sets."""
+    """Assignment of bags to two sets.
+
+    >>> merge_bags([0.2, 0.9], [100, 50]).sets(bags=[0, 0, 1])
+    array([1, 1, 0])
+    """
 
     assignment: NDArray[np.int64]  # set of each bag, 0 or 1; −1 for a bag that is not used. Shape (bags,).
     set_priors: tuple[float, float]
     sizes: tuple[int, int]
-    standard_error: float  # largest standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
+    standard_error: float  # largest possible standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
         """Return the set of each row, shape (n,), given the bag of each row; −1 marks rows to drop."""
         return np.asarray(self.assignment[np.asarray(bags)])
 
 
-def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = 0.5) -> MergedBags:
+def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR) -> MergedBags:
     """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
 
-    Bags with high proportions go to set 0 and bags with low proportions to set 1. A bag in between is not used if it
-    would increase the standard error.
+    Set 0 contains the bags with high proportions, and set 1 contains the bags with low proportions. Bags with medium
+    proportions are not used if they would increase the standard error.
 
     ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
 
-    Examples
-    --------
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
     (array([ 1,  0, -1,  0]), (150, 100))
@@ -44,7 +47,7 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     order = np.argsort(-fractions, kind="stable")
     total = np.concatenate([[0], np.cumsum(rows[order])])
     positives = np.concatenate([[0.0], np.cumsum((fractions * rows)[order])])
-    first, last = np.triu_indices(len(fractions) - 1)  # set 0 takes the bags up to `first`, set 1 those after `last`
+    first, last = np.triu_indices(len(fractions) - 1)  # set 0: bags up to `first`; set 1: bags after `last`
     n, n_prime = total[first + 1], total[-1] - total[last + 1]
     theta = positives[first + 1] / n
     theta_prime = (positives[-1] - positives[last + 1]) / n_prime
@@ -76,7 +79,7 @@ def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Flo
         raise ValueError(f"expected at least two bags, got arrays of shape {fractions.shape} and {rows.shape}.")
     outside = ~((fractions >= 0) & (fractions <= 1))
     if outside.any():
-        raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; give fractions, 80% as 0.8.")
+        raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; write 80% as 0.8.")
     if not (np.issubdtype(rows.dtype, np.integer) and (rows >= 1).all()):
         raise ValueError(f"sizes must be whole numbers of rows, at least 1 each, got {np.asarray(sizes).tolist()}.")
     if fractions.max() - fractions.min() < EQUAL_PRIORS:

@@ -1,8 +1,8 @@
 """Conversions between (θ, θ′) and other quantities that describe how two sets were formed.
 
-A rule, a person or a test that marks rows as positive splits them into two sets: set 0 contains the marked rows, with
-class prior θ, and set 1 the other rows, with class prior θ′. Functions ``from_…`` return (θ, θ′) for ``set_priors``;
-functions ``to_…`` are their inverses.
+A rule, a person or a test that marks rows as positive splits the rows into two sets: set 0 contains the marked rows,
+with class prior θ, and set 1 contains the other rows, with class prior θ′. Functions ``from_…`` return (θ, θ′) for
+``set_priors``; functions ``to_…`` are their inverses.
 """
 
 from numbers import Real
@@ -23,7 +23,7 @@ class NoiseRates(NamedTuple):
 
 
 class DiagnosticAccuracy(NamedTuple):
-    """Accuracy of a test or rule, and the class prior of all rows."""
+    """Sensitivity and specificity of a test or rule, and the class prior (prevalence) of all rows."""
 
     sensitivity: float
     specificity: float
@@ -31,7 +31,7 @@ class DiagnosticAccuracy(NamedTuple):
 
 
 class PredictiveValues(NamedTuple):
-    """Fraction of positives among the rows that a rule marks, and of negatives among the other rows."""
+    """Fraction of positives among the rows that a rule marks, and fraction of negatives among the other rows."""
 
     precision: float
     npv: float
@@ -51,17 +51,15 @@ def from_noise_rates(
 
     With class prior π, the fraction of rows with noisy label 1 is s = π(1 − ρ₊) + (1 − π)ρ₋, θ = π(1 − ρ₊)/s and
     θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and Williamson, ICML 2015), where ρ₊ = P(noisy 0 | positive) and
-    ρ₋ = P(noisy 1 | negative). Pass either π or s; s can be counted.
+    ρ₋ = P(noisy 1 | negative). Pass either π or s; you can compute s from the noisy labels.
 
-    Examples
-    --------
     >>> from_noise_rates(0.2, 0.1, class_prior=0.5)
     (0.888..., 0.181...)
     """
     _check_fraction(rho_plus, "rho_plus"), _check_fraction(rho_minus, "rho_minus")
     informative = 1 - rho_plus - rho_minus
     if abs(informative) < 1e-9:
-        raise ValueError(f"rho_plus + rho_minus must not be 1, got {rho_plus:g} + {rho_minus:g}: no information.")
+        raise ValueError(f"rho_plus + rho_minus must not be 1, got {rho_plus:g} + {rho_minus:g}; check the rates.")
     if (class_prior is None) == (marked_fraction is None):
         raise ValueError("pass exactly one of class_prior and marked_fraction.")
     if class_prior is None:
@@ -71,7 +69,7 @@ def from_noise_rates(
             low, high = sorted((rho_minus, 1 - rho_plus))
             raise ValueError(
                 f"marked_fraction={marked_fraction:g} is impossible with rho_plus={rho_plus:g} and "
-                f"rho_minus={rho_minus:g}, which allow {low:g} to {high:g}; check the rates."
+                f"rho_minus={rho_minus:g}, which allow values from {low:g} to {high:g}; check the rates."
             )
     pi = _check_inside(class_prior, "class_prior")
     marked = pi * (1 - rho_plus) + (1 - pi) * rho_minus
@@ -84,10 +82,8 @@ def from_noise_rates(
 
 
 def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
-    """Return ρ₊, ρ₋ and π, if the fraction ``marked_fraction`` of all rows is in set 0.
+    """Return ρ₊, ρ₋ and π, where ``marked_fraction`` is the fraction of all rows that are in set 0.
 
-    Examples
-    --------
     >>> to_noise_rates((0.75, 0.25), marked_fraction=0.5)
     NoiseRates(rho_plus=0.25, rho_minus=0.25, class_prior=0.5)
     """
@@ -100,8 +96,6 @@ def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
 def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) -> SetPriors:
     """Return (θ, θ′) of the rows with a positive test and of the rows with a negative test.
 
-    Examples
-    --------
     >>> from_sensitivity(0.9, 0.95, prevalence=0.1)
     (0.666..., 0.0115...)
     """
@@ -109,17 +103,15 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
     _check_inside(prevalence, "prevalence")
     if abs(sensitivity + specificity - 1) < 1e-9:
         raise ValueError(
-            f"sensitivity + specificity must not be 1, got {sensitivity:g} + {specificity:g}: such a test is "
-            "independent of the class, and both sets have the same class prior."
+            f"sensitivity + specificity must not be 1, got {sensitivity:g} + {specificity:g}: the result "
+            "would not depend on the class, and both sets would have the same class prior."
         )
     return from_noise_rates(1 - sensitivity, 1 - specificity, class_prior=prevalence)
 
 
 def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticAccuracy:
-    """Return the sensitivity, specificity and prevalence, if the fraction ``marked_fraction`` of all tests is positive.
+    """Return sensitivity, specificity and prevalence, where ``marked_fraction`` is the fraction of positive tests.
 
-    Examples
-    --------
     >>> to_sensitivity((0.75, 0.25), marked_fraction=0.5)
     DiagnosticAccuracy(sensitivity=0.75, specificity=0.75, prevalence=0.5)
     """
@@ -130,8 +122,6 @@ def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticA
 def from_predictive_values(precision: float, npv: float) -> SetPriors:
     """Return (θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
 
-    Examples
-    --------
     >>> from_predictive_values(precision=0.9, npv=0.75)
     (0.9, 0.25)
     """
@@ -141,8 +131,6 @@ def from_predictive_values(precision: float, npv: float) -> SetPriors:
 def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
     """Return the precision and negative predictive value of the rule that marks set 0.
 
-    Examples
-    --------
     >>> to_predictive_values((0.9, 0.25))
     PredictiveValues(precision=0.9, npv=0.75)
     """
@@ -151,10 +139,8 @@ def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
 
 
 def from_case_control(class_prior: float) -> SetPriors:
-    """Return (θ, θ′) of positive-unlabeled data drawn as two samples: positives, and rows of the population.
+    """Return (θ, θ′) of positive-unlabeled data from two samples, one of positives and one of the population.
 
-    Examples
-    --------
     >>> from_case_control(0.3)
     (1.0, 0.3)
     """
@@ -164,20 +150,18 @@ def from_case_control(class_prior: float) -> SetPriors:
 def from_censoring(
     labeled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
 ) -> SetPriors:
-    """Return (θ, θ′) of positive-unlabeled data drawn as one sample, with labels on some of its positives.
+    """Return (θ, θ′) of positive-unlabeled data from one sample in which some of the positives are labeled.
 
-    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. With ℓ
-    the labeled fraction of all rows and π the class prior of all rows, θ′ = (π − ℓ)/(1 − ℓ); the label frequency is
-    c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
+    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. If ℓ is the
+    fraction of rows that are labeled and π is the class prior of all rows, then θ′ = (π − ℓ)/(1 − ℓ), and the label
+    frequency is c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
-    Examples
-    --------
     >>> from_censoring(0.1, class_prior=0.4)
     (1.0, 0.333...)
     """
     _check_inside(labeled_fraction, "labeled_fraction")
     if (class_prior is None) == (label_frequency is None):
-        raise ValueError("pass exactly one of class_prior and label_frequency (the fraction of positives labeled).")
+        raise ValueError("pass exactly one of class_prior and label_frequency (labeled fraction of positives).")
     if class_prior is None:
         assert label_frequency is not None
         if _check_fraction(label_frequency, "label_frequency") == 0:
@@ -192,10 +176,8 @@ def from_censoring(
 
 
 def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabels:
-    """Return the class prior and label frequency, from the class prior of the unlabeled rows.
+    """Return the class prior of all rows and the label frequency, given the class prior of the unlabeled rows.
 
-    Examples
-    --------
     >>> to_censoring((1.0, 0.5), labeled_fraction=0.5)
     CensoredLabels(class_prior=0.75, label_frequency=0.666...)
     """
@@ -210,8 +192,6 @@ def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabe
 def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
     """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
 
-    Examples
-    --------
     >>> from_mixture_proportions(0.5, 0.5)
     (0.666..., 0.333...)
     """
@@ -225,8 +205,6 @@ def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
 def to_mixture_proportions(set_priors: SetPriors) -> tuple[float, float]:
     """Return κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
 
-    Examples
-    --------
     >>> to_mixture_proportions((0.75, 0.5))
     (0.5, 0.666...)
     """
@@ -238,7 +216,7 @@ def to_mixture_proportions(set_priors: SetPriors) -> tuple[float, float]:
 
 def _check_fraction(value: float, name: str) -> float:
     if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-        raise ValueError(f"{name} must lie in [0, 1], got {value!r}; give it as a fraction, 80% as 0.8.")
+        raise ValueError(f"{name} must lie in [0, 1], got {value!r}; write 80% as 0.8.")
     return float(value)
 
 

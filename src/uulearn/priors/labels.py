@@ -1,4 +1,4 @@
-"""Class priors with exact intervals from a small labeled sample of each set, the most reliable source."""
+"""Estimate class priors and exact intervals from a small labeled sample of each set, the most reliable method."""
 
 import warnings
 from bisect import bisect_left
@@ -16,14 +16,18 @@ from uulearn.risk.coefficients import check_sizes
 
 
 class Interval(NamedTuple):
-    """An interval for a class prior."""
+    """An interval for a class prior.
+
+    >>> Interval(0.25, 0.75).covers(0.5), Interval(0.25, 0.75).width
+    (True, 0.5)
+    """
 
     low: float
     high: float
 
     @property
     def width(self) -> float:
-        """Difference between the two ends."""
+        """Width of the interval."""
         return self.high - self.low
 
     def covers(self, value: float) -> bool:
@@ -32,7 +36,7 @@ class Interval(NamedTuple):
 
 
 def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Interval:
-    """Return the exact interval for the class prior of the population of the rows (Clopper and Pearson, 1934)."""
+    """Return the exact interval for the class prior of the sampled population (Clopper and Pearson, 1934)."""
     interval = stats.binomtest(positives, rows).proportion_ci(confidence, method="exact")
     return Interval(float(interval.low), float(interval.high))
 
@@ -40,7 +44,7 @@ def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Inte
 def hypergeometric_interval(positives: int, rows: int, size: int, confidence: float = 0.95) -> Interval:
     """Return the exact interval for the fraction of positives in a set of ``size`` rows, from ``rows`` labeled rows.
 
-    The rows are drawn without replacement: the width is zero if every row of the set is labeled.
+    The labeled rows are drawn without replacement, so the width is zero if every row of the set is labeled.
     """
     tail = (1 - confidence) / 2
     first, last = positives, size - (rows - positives)  # possible numbers of positives in the set
@@ -76,8 +80,8 @@ def priors_from_labels(
         Labels of rows drawn at random from each set: 1 for positive; 0 or −1 for negative. Rows chosen because they are
         easy to label give a biased estimate.
     sizes : (n, n′), optional
-        Number of rows of each set. If given, the intervals are for the priors of these sets, which are the priors to
-        train with (hypergeometric); otherwise for the populations that the sets were drawn from (Clopper–Pearson).
+        Number of rows of each set. If given, the intervals are for the priors of these sets (hypergeometric), which
+        training needs; otherwise, the intervals are for the populations of the sets (Clopper–Pearson).
 
     Examples
     --------

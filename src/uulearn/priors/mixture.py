@@ -1,14 +1,14 @@
 """Mixture proportions of two sets, estimated from the tails of their scores.
 
-Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior and P₁ = θ′·P + (1 − θ′)·N that of the
-other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·(some distribution). If the
-classes P and N are mutually irreducible (neither contains a part of the other),
+Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior, and P₁ = θ′·P + (1 − θ′)·N the
+distribution of the other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·Q with
+some distribution Q. If P and N are mutually irreducible (neither contains the other as a mixture component),
 
     κ(P₁ | P₀) = (1 − θ)/(1 − θ′)   and   κ(P₀ | P₁) = θ′/θ   (Scott, Blanchard and Handy, COLT 2013).
 
-For a threshold on the scores, the fraction of the mixture above it divided by the fraction of the component above it is
-at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin minimizes the ratio plus
-a multiple of its standard error (Garg, Wu, Smola, Balakrishnan and Lipton, NeurIPS 2021).
+For any threshold on the scores, divide the fraction of the mixture above the threshold by the fraction of the component
+above it. The ratio is at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin
+minimizes the ratio plus a multiple of its standard error (Garg et al., NeurIPS 2021).
 """
 
 import math
@@ -22,29 +22,29 @@ from uulearn.metrics.estimates import Floats
 
 Counts = NDArray[np.int64]
 
-MIN_TAIL_ROWS = 30  # rows of the component in the smallest tail
-N_TAILS = 60  # tails on the ratio curve, in a geometric sequence of sizes
-# Standard errors added to a ratio before taking the minimum: fewer select random dips, more select impure tails.
+MIN_TAIL_ROWS = 30  # number of rows of the component in the smallest tail
+N_TAILS = 60  # number of tails on the ratio curve, with sizes in a geometric sequence
+# Number of standard errors added to a ratio: a lower value selects random minima, a higher value impure tails.
 NOISE_FACTOR = 6.0
 DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Ratio of the tails above thresholds in decreasing order; arrays of shape (k,)."""
+    """Ratios of the tails above decreasing thresholds; arrays of shape (k,)."""
 
     thresholds: Floats
-    rows: Counts  # rows of the component in the tail
+    rows: Counts  # number of rows of the component in the tail
     ratio: Floats
 
 
 class BestBin(NamedTuple):
-    """Three nested tails, and the ratio on the tail that gives the estimate."""
+    """Three nested tails, and the ratio on the tail that is used for the estimate."""
 
     threshold: float
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
     cautious_threshold: float
     """Threshold of the wider tail selected by the distribution-free rule of Garg et al., used for bounds."""
-    rows: int  # rows of the component in the tail
+    rows: int  # number of rows of the component in the tail
     half_rows: int
     ratio: float
 
@@ -54,8 +54,6 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 
     Scores are higher for rows that look like the component.
 
-    Examples
-    --------
     >>> component = np.arange(1000) % 10  # the mixture has no score of 9
     >>> curve = ratio_curve(component, np.minimum(component, 8))
     >>> curve.thresholds, curve.ratio[[0, -1]]
@@ -77,11 +75,9 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
     (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. It selects wide tails, on which the ratio r is still above κ. The second
     pass minimizes the ratio plus `NOISE_FACTOR` standard errors, approximately √(r/q·(1/m + r/n)).
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)
-    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # contains the component with κ = 0.6
+    >>> mixture = np.concatenate([positive[:3000], negative[:2000]])  # κ = 0.6
     >>> round(best_bin(positive, mixture).ratio, 2)
     0.6
     """
@@ -121,7 +117,7 @@ def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
 class Resampled:
     """One mixture proportion in every bootstrap resample; arrays of shape (replicates,)."""
 
-    low: Floats  # extrapolated as if the ratio kept decreasing as it does from the tail to its upper half
+    low: Floats  # extrapolated from the decrease of the ratio between the tail and its upper half
     high: Floats  # the ratio on the tail
     cautious: Floats  # the ratio on the wider tail of the distribution-free rule
 
@@ -134,16 +130,16 @@ def resample(
     replicates: int,
     rng: np.random.Generator,
 ) -> tuple[Resampled, Resampled]:
-    """Bootstrap both mixture proportions by resampling the rows of the sets with the higher and the lower prior.
+    """Resample the rows of both sets (bootstrap) and return both mixture proportions for every resample.
 
     For fixed thresholds, a resample is determined by the numbers of rows between them. Drawing these counts from a
-    multinomial distribution is equivalent to drawing rows with replacement, at a cost independent of their number.
+    multinomial distribution is equivalent to drawing rows with replacement, at a cost that does not depend on the rows.
     """
     below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
     cuts = np.unique([below, above])
-    up_to, beyond = [], []  # numbers of rows up to, and from, each threshold; arrays of shape (3, replicates)
+    up_to, beyond = [], []  # numbers of rows at or below, and at or above, each threshold; shape (3, replicates)
     for scores in (higher, lower):
-        # Cell 2i + 1 is the i-th cut itself, the even cells lie between cuts: thresholds belong to both tails.
+        # Cell 2i + 1 is the i-th cut itself, and even cells lie between cuts, because thresholds belong to both tails.
         cell = np.searchsorted(cuts, scores, side="left") + np.searchsorted(cuts, scores, side="right")
         counts = np.bincount(cell, minlength=2 * len(cuts) + 1)
         drawn = rng.multinomial(len(scores), counts / len(scores), size=replicates).cumsum(axis=1).T
@@ -158,7 +154,7 @@ def _proportions(
     end: BestBin, component: Counts, mixture: Counts, sizes: tuple[int, int], rng: np.random.Generator
 ) -> Resampled:
     n, m = sizes
-    # Half a row, as in Jeffreys' prior: a tail without rows of the mixture does not prove κ = 0.
+    # Add half a row, as in Jeffreys' prior, because a tail without rows of the mixture does not prove κ = 0.
     half_a_row = rng.gamma(0.5, size=len(component[0]))
 
     def ratio(which: int, added: Floats | float = 0.0) -> Floats:

@@ -10,8 +10,8 @@ from sklearn.ensemble import ExtraTreesClassifier
 from uulearn.metrics.estimates import Floats, read_column
 
 FOLDS = 5
-# Copies of a row stay in one fold, unless the fraction of distinct rows is below this: a table with few distinct values
-# could not be learned if whole values were held out.
+# If the fraction of distinct rows is below this number, copies of a row may be in different folds: with few distinct
+# rows, a classifier cannot score rows that were not in its training data.
 MIN_DISTINCT_FRACTION = 0.5
 
 
@@ -26,13 +26,11 @@ def out_of_fold_scores(
     """Return out-of-fold scores of the rows of two sets, higher for rows that look like set 0.
 
     Each fold is scored by a classifier that was trained on the other folds to distinguish the sets. Copies of a row
-    stay in one fold, unless more than half of the rows are copies, as in tables with few distinct values.
+    are in the same fold, unless more than half of the rows are copies, as in tables with few distinct values.
 
     ``scorer`` is a scikit-learn classifier with ``decision_function`` or ``predict_proba`` (default: `default_scorer`),
     and ``random_state`` the seed of the folds and of the default scorer.
 
-    Examples
-    --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
     >>> A, B = rng.normal(1, 1, size=(200, 2)), rng.normal(-1, 1, size=(300, 2))
@@ -45,7 +43,7 @@ def out_of_fold_scores(
         raise ValueError(f"X0 has {rows0.shape[1]} columns and X1 has {rows1.shape[1]}; pass the same columns.")
     smaller = min(len(rows0), len(rows1))
     if not 2 <= folds <= smaller:
-        raise ValueError(f"folds must be at least 2 and at most {smaller:,}, the smaller set's rows, got {folds!r}.")
+        raise ValueError(f"folds must be at least 2 and at most {smaller:,} (rows of the smaller set), got {folds!r}.")
     rng = np.random.default_rng(random_state)
     seed = int(rng.integers(2**31 - 1))
     model = default_scorer(seed) if scorer is None else _check_scorer(scorer)
@@ -56,14 +54,14 @@ def out_of_fold_scores(
     for number in range(folds):
         held_out = fold == number
         if len(np.unique(in_set0[~held_out])) < 2:
-            raise ValueError("all rows of one set are copies of each other; pass sets of different rows.")
+            raise ValueError("all rows of one set are identical; pass sets with different rows.")
         if held_out.any():
             scores[held_out] = _score(clone(model).fit(X[~held_out], in_set0[~held_out]), X[held_out])
     return scores[in_set0 == 1], scores[in_set0 == 0]
 
 
 def read_rows(X: Any, name: str) -> Floats:
-    """Return rows as a finite array of shape (n, columns); images are flattened."""
+    """Return rows as an array of finite values with shape (n, columns); images are flattened."""
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -73,7 +71,7 @@ def read_rows(X: Any, name: str) -> Floats:
     rows = rows.reshape(len(rows), -1)
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise ValueError(f"{name} has {rows[row, column]} in row {row}, column {column}; remove or impute such rows.")
+        raise ValueError(f"{name} has {rows[row, column]} in row {row}, column {column}; remove or impute it.")
     return rows
 
 
@@ -84,15 +82,15 @@ def _check_scorer(scorer: Any) -> Any:
 
 
 def read_scores(scores: Any, name: str) -> Floats:
-    """Return scores as a finite, non-empty array of shape (n,)."""
+    """Return scores as a non-empty array of finite values with shape (n,)."""
     values = read_column(scores, name)
     if not len(values) or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite scores, got {'inf' if len(values) else 'no rows'}.")
+        raise ValueError(f"{name} must be finite numbers, got {'inf' if len(values) else 'no rows'}.")
     return values
 
 
 def assign_folds(X: Floats, in_set0: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the fold of each row: stratified by set, with copies of a row in one fold."""
+    """Return the fold of each row; folds are stratified by set, and copies of a row are in the same fold."""
     whole = np.ascontiguousarray(X + 0.0).view(np.dtype((np.void, X.itemsize * X.shape[1]))).ravel()  # −0 becomes 0
     _, first, group = np.unique(whole, return_index=True, return_inverse=True)
     if len(first) < MIN_DISTINCT_FRACTION * len(X):

@@ -1,4 +1,4 @@
-"""The class prior of unlabeled target rows, estimated from scores.
+"""Estimate the class prior of unlabeled target rows from scores.
 
 If the target rows are a mixture of the same two classes, the mean of any function of the scores is linear in their
 class prior: with m the mean over the target rows and m₀, m₁ the means over the two sets,
@@ -21,15 +21,21 @@ from uulearn.priors.labels import Interval
 from uulearn.priors.scoring import read_scores
 from uulearn.risk.coefficients import check_set_priors
 
-MIN_SCORES = 20  # fewer rows of a sample give no useful interval
+MIN_SCORES = 20  # minimum number of rows in a sample; with fewer, the interval is not useful
 MAX_BINS, MIN_ROWS_PER_BIN = 10, 10  # bins of the χ² test of fit
 MISFIT_LEVEL = 0.01  # p-value of the test of fit below which a warning is raised
-MAX_ERRORS_OUTSIDE = 3.0  # an estimate further outside [0, 1], in standard errors, is not explained by noise
+MAX_ERRORS_OUTSIDE = 3.0  # standard errors outside [0, 1] above which noise does not explain an estimate
 
 
 @dataclass(frozen=True)
 class TargetPriorEstimate:
-    """Estimated class prior of unlabeled target rows."""
+    """Estimated class prior of unlabeled target rows.
+
+    >>> rng = np.random.default_rng(0)
+    >>> found = estimate_target_prior(*rng.random((3, 50)) + [[0.2], [0.4], [0.0]], (0.8, 0.2))
+    >>> round(found.target_prior, 1), round(found.standard_error, 1)
+    (0.5, 0.1)
+    """
 
     target_prior: float  # π̂; noise can move it outside [0, 1]
     interval: Interval  # clipped to [0, 1]
@@ -43,16 +49,16 @@ def estimate_target_prior(
 ) -> TargetPriorEstimate:
     """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
 
-    π is computed from the mean ranks of the scores, which do not depend on their scale (docs/studies/priors.md
-    shows the coverage). The interval is Fieller's for a ratio, which is valid for similar sets too. A
-    NotAMixtureWarning is raised if the three samples are inconsistent, an UnidentifiedPriorsWarning if any class prior
-    is possible.
+    π is computed from the mean ranks of the scores, which do not depend on the scale of the scores. The interval is
+    Fieller's interval for a ratio, which is also valid for similar sets; docs/studies/priors.md shows its coverage. A
+    NotAMixtureWarning is raised if the three samples are inconsistent, and an UnidentifiedPriorsWarning if the samples
+    are consistent with any class prior.
 
     Parameters
     ----------
     scores_target, scores0, scores1 : arrays of shape (m,), (n,) and (n′,)
-        Scores of target rows, of rows of set 0 and of rows of set 1, at least 20 each, by a model that was not trained
-        on any of these rows. The better they separate the classes, the smaller the standard error.
+        Scores of at least 20 target rows, 20 rows of set 0 and 20 rows of set 1, computed by a model that was not
+        trained on these rows. The better the scores separate the classes, the smaller the standard error.
     set_priors : (θ, θ′)
         Class priors of set 0 and of set 1, assumed to be exact.
 
@@ -77,7 +83,7 @@ def estimate_target_prior(
     means = np.array([values.mean() for values in ranks])
     variances = np.array([values.var(ddof=1) / len(values) for values in ranks])
     if means[1] == means[2]:
-        raise ValueError("both sets have the same mean rank of scores; pass scores of a model that distinguishes them.")
+        raise ValueError("the scores do not distinguish the sets (equal mean ranks); pass scores of a better model.")
     pi = priors[0] + (means[0] - means[1]) * (priors[1] - priors[0]) / (means[2] - means[1])
     slope = (means[1] - means[2]) / (priors[0] - priors[1])
     error = math.sqrt(_mixing(pi, priors) ** 2 @ variances) / abs(slope)
@@ -90,7 +96,7 @@ def estimate_target_prior(
 
 
 def _mixing(pi: float, priors: tuple[float, float]) -> Floats:
-    """Return the weights of target, set 0 and set 1 in the target's deviation from a mixture with class prior π."""
+    """Return the weights of the target, set 0 and set 1 in the target's deviation from a mixture with class prior π."""
     theta, theta_prime = priors
     return np.array([1.0, (theta_prime - pi) / (theta - theta_prime), (pi - theta) / (theta - theta_prime)])
 
@@ -100,8 +106,8 @@ def _fieller(
 ) -> tuple[float, float]:
     """Return the priors for which the deviation of the means is within ``quantile`` standard errors.
 
-    The deviation at π + x is x·slope, and its variance is quadratic in x. The ends are therefore roots of a quadratic;
-    they are infinite if the interval is unbounded.
+    The deviation at π + x is x·slope, and its variance is quadratic in x. The ends of the interval are therefore roots
+    of a quadratic equation, or infinite if the interval is unbounded.
     """
     weights, step = _mixing(pi, priors), _mixing(pi + 1, priors) - _mixing(pi, priors)
     a = slope**2 - quantile**2 * float(step**2 @ variances)

@@ -1,8 +1,8 @@
-"""Class priors of two sets, estimated from their unlabeled rows.
+"""Estimate the class priors of two sets from their unlabeled rows.
 
 The estimate assumes that some rows can only be positive and some only negative (mutual irreducibility, see `mixture`),
-which unlabeled rows cannot prove. The result has three parts: the estimate; its interval, which covers sampling noise
-if the classes separate in the tails; and bounds, which hold for any classes.
+which unlabeled rows cannot prove. The result has three parts: the estimate; an interval that covers sampling noise if
+the classes separate in the tails; and bounds that hold for any classes.
 """
 
 import math
@@ -19,15 +19,15 @@ from uulearn.priors.labels import Interval
 from uulearn.priors.mixture import BestBin, best_bin, resample, solve_proportions
 from uulearn.priors.scoring import FOLDS, out_of_fold_scores, read_scores
 
-MIN_ROWS_PER_SET = 100  # smaller sets have too few rows in their tails
-REPLICATES = 1000  # bootstrap resamples
-CHANCE_ERRORS = 2.0  # standard errors above ½ up to which the AUC between the sets is attributed to chance
+MIN_ROWS_PER_SET = 100  # with fewer rows, the tails contain too few rows
+REPLICATES = 1000  # number of bootstrap resamples
+CHANCE_ERRORS = 2.0  # number of standard errors above ½ up to which the AUC between the sets is attributed to chance
 MIN_CLASS_AUC = 0.8  # below this AUC between the classes, even the purest tails may be mixed
-MAX_INTERVAL_WIDTH = 0.2  # wider intervals raise a warning
+MAX_INTERVAL_WIDTH = 0.2  # width of an interval above which a warning is raised
 
 
 class Bounds(NamedTuple):
-    """Bounds that hold for any classes, each with the given confidence; κ can only be overestimated."""
+    """Bounds that hold for any two classes, each with the given confidence, because κ can only be overestimated."""
 
     higher_prior_at_least: float  # lower bound on the higher prior: 1 − κ(P₁ | P₀)
     lower_prior_at_most: float  # upper bound on the lower prior: κ(P₀ | P₁)
@@ -36,24 +36,30 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class SetPriorsEstimate:
-    """Class priors estimated from two unlabeled sets."""
+    """Class priors estimated from two unlabeled sets.
+
+    >>> pos, neg = np.linspace(1, 2, 800), np.linspace(-2, -1, 800)
+    >>> found = estimate_set_priors_from_scores([*pos, *neg[::4]], [*pos[::4], *neg], random_state=0)
+    >>> print("{:.2f} {:.2f}".format(*found.set_priors), found.identified)
+    0.80 0.20 True
+    """
 
     set_priors: tuple[float, float]  # (θ, θ′) in the order of the sets; NaN if the sets are identical
     intervals: tuple[Interval, Interval]
     confidence: float
-    higher_prior_set: int  # the set with the higher prior, named by the caller because the rows cannot show it
+    higher_prior_set: int  # the set with the higher prior, given by the caller, because the rows cannot show it
     bounds: Bounds
     sizes: tuple[int, int]
     set_auc: float  # AUC of the scores between the sets; ½ is chance
     class_auc: float  # AUC between the classes at the estimated priors: ½ + (set_auc − ½)/(θ − θ′)
     class_auc_at_least: float  # AUC between the classes at the largest difference of the priors within the intervals
     bins: tuple[BestBin, BestBin]
-    """The most negative and the most positive tail; thresholds of the first are on negated scores."""
+    """The most negative and the most positive tail; the thresholds of the negative tail apply to negated scores."""
     concern: str | None  # why the data do not identify the priors; None if no problem was found
 
     @property
     def identified(self) -> bool:
-        """Whether no problem was found; this does not prove the assumption."""
+        """Whether no problem was found; this does not prove that the assumption is correct."""
         return self.concern is None
 
 
@@ -70,17 +76,17 @@ def estimate_set_priors(
 ) -> SetPriorsEstimate:
     """Estimate (θ, θ′) from the rows of two unlabeled sets.
 
-    The rows get out-of-fold scores of a classifier that distinguishes the sets (`out_of_fold_scores`). If the data do
-    not identify the priors, an UnidentifiedPriorsWarning contains the bounds.
+    A classifier that distinguishes the sets computes out-of-fold scores of the rows (`out_of_fold_scores`). If the data
+    do not identify the priors, an UnidentifiedPriorsWarning reports the bounds.
 
     Parameters
     ----------
     X0, X1 : arrays of shape (n, …) and (n′, …)
-        Rows of the two sets, at least 100 per set.
+        Rows of the two sets; at least 100 rows per set.
     higher_prior_set : 0 or 1
-        The set with the higher prior. The rows cannot show it: swapping the names of the classes does not change them.
+        The set with the higher prior, which cannot be inferred from unlabeled rows.
     scorer : scikit-learn classifier, optional
-        Distinguishes the sets; default: a forest. A better classifier gives a smaller bias.
+        Classifier that distinguishes the sets (default: a random forest). A better classifier reduces the bias.
     folds, random_state
         See `out_of_fold_scores`.
     confidence : float
@@ -94,11 +100,10 @@ def estimate_set_priors(
     >>> rng = np.random.default_rng(0)
     >>> def draw(n, prior):
     ...     return rng.normal(size=(n, 2)) + np.where(rng.random(n) < prior, 1.5, -1.5)[:, None]
-    >>> estimate = estimate_set_priors(draw(2000, 0.8), draw(2000, 0.3), scorer=LogisticRegression(), random_state=0)
+    >>> X0, X1 = draw(2000, 0.8), draw(2000, 0.3)
+    >>> estimate = estimate_set_priors(X0, X1, scorer=LogisticRegression(), random_state=0)
     >>> print("{:.2f} {:.2f}".format(*estimate.set_priors))
     0.79 0.30
-    >>> print("from {:.2f} to {:.2f}".format(*estimate.intervals[0]))
-    from 0.77 to 0.83
     """
     _check_arguments(len(X0), len(X1), higher_prior_set, confidence, replicates)
     scores = out_of_fold_scores(X0, X1, scorer=scorer, folds=folds, random_state=random_state)
@@ -118,25 +123,23 @@ def estimate_set_priors_from_scores(
     """Estimate (θ, θ′) from scores of any classifier on rows that it was not trained on.
 
     Scores must be higher for rows that look like the set with the higher prior. Scores of training rows exaggerate the
-    difference of the priors. The interval comes from a bootstrap: it extends from the ratio on the tails to its
-    extrapolation, to cover the bias of mixed tails; docs/studies/priors.md shows its measured coverage. See
-    `estimate_set_priors` for the other parameters.
+    difference between the priors. The bootstrap interval extends from the ratio on the tails to the extrapolated ratio,
+    to cover the bias of impure tails; docs/studies/priors.md shows the measured coverage. See `estimate_set_priors` for
+    the other parameters.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> def draw(n, prior):
     ...     return rng.normal(np.where(rng.random(n) < prior, 2, -2), 1)
     >>> estimate = estimate_set_priors_from_scores(draw(5000, 0.7), draw(5000, 0.4), random_state=0)
-    >>> print("{:.2f} {:.2f}, difference at least {:.2f}".format(*estimate.set_priors, estimate.bounds.gap_at_least))
-    0.72 0.40, difference at least 0.30
+    >>> print("{:.2f} {:.2f}".format(*estimate.set_priors))
+    0.72 0.40
     """
     scores = read_scores(scores0, "scores0"), read_scores(scores1, "scores1")
     _check_arguments(len(scores[0]), len(scores[1]), higher_prior_set, confidence, replicates)
     auc, error = _auc(scores[higher_prior_set], scores[1 - higher_prior_set])
     if auc < 0.5 - 3 * error:
         raise ValueError(
-            f"the scores are lower in set {higher_prior_set}, named as the set with the higher prior, than in set "
+            f"the scores are lower in set {higher_prior_set}, given as the set with the higher prior, than in set "
             f"{1 - higher_prior_set} (AUC {auc:.3f}); pass the negated scores, or "
             f"higher_prior_set={1 - higher_prior_set}."
         )
@@ -168,7 +171,7 @@ def _estimate(
     scores0: Floats, scores1: Floats, higher_prior_set: int, confidence: float, replicates: int, seed: int | None
 ) -> SetPriorsEstimate:
     higher, lower = (scores0, scores1) if higher_prior_set == 0 else (scores1, scores0)
-    negative_end = best_bin(-lower, -higher)  # κ(P₁ | P₀) is attained among negative rows
+    negative_end = best_bin(-lower, -higher)  # the tail of negative rows attains κ(P₁ | P₀)
     positive_end = best_bin(higher, lower)
     theta, theta_prime = (float(value) for value in solve_proportions(negative_end.ratio, positive_end.ratio))
     rng = np.random.default_rng(seed)
@@ -211,14 +214,14 @@ def _estimate(
 
 
 def _interval(lowest: Floats, highest: Floats, value: float, tail: float) -> Interval:
-    """Return the interval between quantiles of the resamples (NaN: identical sets) that includes the estimate."""
+    """Return the interval between quantiles of the resamples, extended to include the estimate."""
     low = np.quantile(np.nan_to_num(lowest, nan=0.0), tail)
     high = np.quantile(np.nan_to_num(highest, nan=1.0), 1 - tail)
     return Interval(0.0, 1.0) if math.isnan(value) else Interval(float(min(low, value)), float(max(high, value)))
 
 
 def _class_auc(set_auc: float, gap: float) -> float:
-    """Return the AUC between the classes for an AUC between sets whose priors differ by ``gap``; at most 1."""
+    """Return the AUC between the classes, at most 1, for an AUC between sets whose priors differ by ``gap``."""
     return 0.5 + min(0.5, max(0.0, set_auc - 0.5) / gap) if gap > 0 else 1.0
 
 
@@ -241,5 +244,5 @@ def _find_problem(
     width = max(interval.width for interval in intervals)
     if width > MAX_INTERVAL_WIDTH:
         which = higher_prior_set if intervals[0].width == width else 1 - higher_prior_set
-        return f"too few rows or too similar sets: the interval for set {which} spans {100 * width:.0f} points"
+        return f"the interval for set {which} is {100 * width:.0f} points wide (too few rows, or similar sets)"
     return None

@@ -1,14 +1,9 @@
 """One self-contained HTML page about a model fitted with ``uulearn fit``.
 
-==================  ==================================================================================
-`render_report`     the page as a string, from the facts of the fit and the training history
-`write_report`      writes the page to a file, atomically
-==================  ==================================================================================
-
-The page starts with the accuracy, estimated without labels, and with every warning and what to do about it. The data,
-the training curves, the accuracy at other target priors, the effect of wrong class priors, the scores by set, the most
-important columns and the commands follow. Charts are inline SVG with a text alternative and a table of their numbers.
-The page loads nothing and runs no script.
+The page starts with the accuracy, estimated without labels, and all warnings with advice. Then it shows the data, the
+training curves, the accuracy at other target priors, the effect of wrong class priors, the scores by set, the most
+important columns and the commands. Charts are inline SVG with a text alternative and a table of their numbers. The page
+loads nothing and runs no script.
 """
 
 from uulearn.report.page import render_report, write_report

@@ -1,8 +1,8 @@
-"""The charts of the report, as SVG that keeps font sizes and stroke widths at any width.
+"""Draw the charts of the report as SVG with fixed font sizes and stroke widths at any chart width.
 
-The padding of the outer ``svg`` holds the labels and its content box is the plot. Positions in the plot are
+The labels are in the padding of the outer ``svg`` element; the plot is in its content box. Positions in the plot are
 percentages; curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not
-scale. One drawing serves a desktop, a phone and paper without a script. Colors come from CSS classes of the page.
+scale. The same drawing fits desktops, phones and paper. Colors are defined by CSS classes of the page.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from uulearn.report.training import TrainingCurves, Values
 UNITS = 1000
 """Width and height of the stretched inner drawing."""
 MAX_TABLE_EPOCHS = 200
-"""Maximum number of epochs in the table; longer trainings show every k-th epoch and the important ones."""
+"""Maximum number of epochs in the table; longer tables show every k-th epoch and the important epochs."""
 MAX_BARS = 12
-"""Columns in the importance chart; its table lists all of them."""
+"""Maximum number of columns in the importance chart; its table lists all columns."""
 MAX_LABEL_WIDTH = 40
-"""Longest column name in a chart, in characters."""
+"""Maximum length of a column name in a chart, in characters."""
 ABOVE_ONE = "Unbiased estimates can exceed 100%; intervals cannot."
 
 Points = Sequence[tuple[float, float | None]]
 
 
 class LegendEntry(NamedTuple):
-    """The meaning of a mark: a ``curve``, ``fill``, ``dot`` or ``whisker`` with CSS classes."""
+    """A legend entry: a symbol (``curve``, ``fill``, ``dot`` or ``whisker``), its CSS classes and its label."""
 
     text: str
     style: str
@@ -41,7 +41,7 @@ class LegendEntry(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A labeled vertical dashed line, such as the best epoch."""
+    """A labeled vertical dashed line, for example at the best epoch."""
 
     at: float
     label: str
@@ -52,7 +52,7 @@ class Marker(NamedTuple):
 class Chart:
     """A drawing with its caption, legend and numbers; the template ``charts.html.jinja`` draws it.
 
-    It has either layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
+    A chart has layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
     each row if ``left`` is 0.
     """
 
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def placed_markers(self) -> list[tuple[Marker, float]]:
-        """Markers with their position; the outermost label is on top, so few lines cross a label."""
+        """Markers with the height of their labels; the outermost label is on top, so few lines cross a label."""
         placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
         return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
 
@@ -99,7 +99,7 @@ class Axis:
         return f"{100 * self.place(value):.2f}%"
 
     def up(self, value: float) -> str:
-        """Return the position from the top in percent, because SVG counts downwards."""
+        """Return the position from the top in percent, because the SVG y axis points down."""
         return f"{100 * (1 - self.place(value)):.2f}%"
 
 
@@ -108,11 +108,9 @@ def make_axis(
 ) -> Axis:
     """Return an axis that contains the values, with about ``n_ticks`` ticks at round numbers.
 
-    ``percents`` labels fractions in percent, ``integers`` puts ticks at whole numbers only, ``tight`` ends the axis at
-    the outermost values instead of at ticks.
+    With ``percents``, fractions are labeled in percent; with ``integers``, ticks are only at whole numbers; with
+    ``tight``, the axis ends at the outermost values instead of at ticks.
 
-    Examples
-    --------
     >>> make_axis([0.62, 0.97], percents=True).labels
     ('60%', '70%', '80%', '90%', '100%')
     >>> make_axis([1, 60], integers=True, tight=True).labels
@@ -120,7 +118,7 @@ def make_axis(
     """
     known = list(values) or [0.0, 1.0]
     low, high = min(known), max(known)
-    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-9):  # one value only: add room on both sides
+    if high - low <= 1e-9 * max(abs(low), abs(high), 1e-9):  # only one value: add space on both sides
         room = max(1.0 if integers else 0.05 if percents else abs(low) / 10 or 1.0, 1e-6 * abs(low))
         low, high = low - room, high + room
     step = _round_step((high - low) / n_ticks, integers)
@@ -192,7 +190,7 @@ def _steps(x: Axis, y: Axis, edges: Sequence[float], heights: Sequence[float], s
 
 
 def _below_zero(y: Axis) -> Markup:
-    """Draw shading below zero, where no true risk can be, and a line at zero."""
+    """Draw a line at zero and shading below it, because a true risk is never negative."""
     if not y.low < 0 < y.high:
         return Markup()
     zero, height = y.up(0.0), f"{100 * y.place(0.0):.2f}%"
@@ -217,7 +215,7 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
 
 
 def _isolated(text: str) -> Markup:
-    """Return a name with marks that isolate its writing direction, because SVG has no ``bdi`` element."""
+    """Return a name enclosed in Unicode marks that isolate its writing direction; SVG has no ``bdi`` element."""
     return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
 
 
@@ -245,7 +243,7 @@ def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
     objective = curves["objective"]
     pairs = zip(objective, risk, strict=True)
     if not held_out and any(a is not None and b is not None and abs(a - b) > 1e-6 for a, b in pairs):
-        lines.append(EpochCurve("objective", ": what training minimizes (corrected)", "quiet thin dotted", objective))
+        lines.append(EpochCurve("objective", ": minimized in training (corrected)", "quiet thin dotted", objective))
     negative = curves.first_negative(prefix + "unbiased")
     note = "The risk was never negative." if negative is None else f"The risk was first negative in epoch {negative}."
     title = f"Risk on the {'held-out' if held_out else 'training'} rows by epoch"
@@ -260,8 +258,8 @@ def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart |
     ]
     note = ""
     if separate_evaluation and curves.best_epoch is not None:
-        note = "Early stopping chose the best epoch by this estimate, so it is optimistic there; the accuracy at the "
-        note += "top of the page is from other rows."
+        note = "Early stopping uses this estimate to choose the best epoch, so it is optimistic at that epoch. The "
+        note += "accuracy at the top of the page is estimated from other rows."
     negative = curves.first_negative("unbiased")
     return _epoch_chart("figure-accuracy", "Accuracy by epoch", curves, lines, negative, note, percents=True)
 
@@ -290,9 +288,9 @@ def _epoch_chart(
         for at, epoch in enumerate(curves.epochs)
         if at % stride == stride - 1 or epoch in important
     ]
-    caption = title if stride == 1 else f"{title}, every {stride} epochs and the important ones"
+    caption = title if stride == 1 else f"{title}, every {stride} epochs and important epochs"
     if not percents and y.low < 0:
-        note += " The shaded area is below zero, where no true risk can be."
+        note += " The shaded area is below zero; a true risk is never negative."
     if percents and max(known) > 1:
         note += f" {ABOVE_ONE}"
     return Chart(
@@ -372,7 +370,7 @@ def target_chart(facts: FitFacts) -> Chart | None:
         LegendEntry(confidence, "first", "fill"),
         LegendEntry("always predicting the majority class", "quiet thin dotted"),
     ]
-    note = "Do not use the model where the line is not above the dotted one."
+    note = "Do not use the model where the solid line is not above the dotted line."
     if max(value for _, value in values) > 1:
         note += f" {ABOVE_ONE}"
     axes = x, "target prior (fraction of positives)", y, "accuracy"
@@ -381,7 +379,7 @@ def target_chart(facts: FitFacts) -> Chart | None:
 
 
 def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
-    """Draw the estimated accuracy with one prior changed, one row per change."""
+    """Draw the estimated accuracy for each changed prior, one row per change."""
     errors = [row for row in errors if _known(row.error, row.accuracy.value, *row.accuracy.interval)]
     if not errors:
         return None
@@ -397,7 +395,7 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
-    note = "For each row, a model was trained and evaluated with that prior changed and the others as given."
+    note = "For each row, a model was trained and evaluated with this prior changed and the other priors unchanged."
     if any(row.accuracy.value > 1 for row in errors):
         note += f" {ABOVE_ONE}"
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
@@ -447,7 +445,7 @@ def score_chart(facts: FitFacts) -> Chart:
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
-    """Draw the accuracy lost per shuffled column, as bars."""
+    """Draw the accuracy lost by shuffling each column, as bars."""
     columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
     if not columns:
         return None

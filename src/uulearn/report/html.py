@@ -1,7 +1,7 @@
-"""Pages from Jinja2 templates, shared by the report and by the pages of the reproduction.
+"""Render pages from Jinja2 templates, for the report and for the pages of the reproduction.
 
-HTML templates escape every value. Names come from user files, so characters that cannot be seen but change what the
-reader sees (controls, direction overrides, lone surrogates) are spelled out, and long names are shortened.
+HTML templates escape every value. Names come from user files, so invisible characters (control characters, direction
+overrides, unpaired surrogates) are shown as escape sequences, and long names are shortened.
 """
 
 import functools
@@ -16,15 +16,15 @@ from markupsafe import Markup, escape
 from uulearn.app import formatting
 
 NAME_WIDTH = 120
-"""Longest name in a table, in characters; wide characters count twice."""
+"""Maximum length of a name in a table, in characters; wide characters count twice."""
 MESSAGE_WIDTH = 1000
-"""Longest message or note."""
+"""Maximum length of a message or note."""
 DIRECTION_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """A table for the macro ``data_table``; the first ``text_columns`` columns are text, the others numbers."""
+    """A table for the macro ``data_table``; the first ``text_columns`` columns contain text, the others numbers."""
 
     caption: str
     head: Sequence[Any]
@@ -62,15 +62,13 @@ def name(text: str, width: int = NAME_WIDTH) -> Markup:
 
 
 def label(text: str, width: int = NAME_WIDTH) -> str:
-    """Return a name like `name`, as plain text."""
+    """Return a shortened name as plain text; see `name`."""
     return shorten(visible(text).strip() or "(no name)", width)
 
 
 def visible(text: str) -> str:
-    """Spell out characters that cannot be seen but can mislead; escaped HTML is unchanged.
+    """Replace invisible or misleading characters with escape sequences; escaped HTML is unchanged.
 
-    Examples
-    --------
     >>> visible("age\\x00 \\u202egpj.exe")
     'age\\\\x00 \\\\u202egpj.exe'
     """
@@ -90,10 +88,8 @@ def _is_misleading(character: str) -> bool:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return the text, cut to ``width`` characters with an ellipsis; wide characters count twice.
+    """Return the text, truncated to ``width`` characters with an ellipsis; wide characters count twice.
 
-    Examples
-    --------
     >>> shorten("mean concave points", 12), shorten("年齢と血圧", 7), shorten("age", 7)
     ('mean concav…', '年齢と…', 'age')
     """
@@ -117,8 +113,6 @@ def _width(character: str) -> int:
 def element(tag: str, content: object = "", **attributes: object) -> Markup:
     """Return an SVG element with escaped content and attributes; ``text_anchor`` becomes ``text-anchor``.
 
-    Examples
-    --------
     >>> element("text", "a < b", x=-8, text_anchor="end")
     Markup('<text x="-8" text-anchor="end">a &lt; b</text>')
     """

@@ -1,4 +1,4 @@
-"""The report: what the template ``report.html.jinja`` shows, computed from the facts and the training history."""
+"""Render the report: compute the values of ``report.html.jinja`` from the facts and the training history."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from uulearn.training.history import History
 
 TITLE = "Report on a classifier trained from two unlabeled sets"
 WIDE_INTERVAL = 0.2
-"""Intervals wider than this say little about the accuracy."""
+"""Width above which an interval gives little information about the accuracy."""
 MAX_UNUSED_COLUMNS = 10
-"""Unused columns that are listed in the text; the table has all columns."""
+"""Maximum number of unused columns listed in the text; the table has all columns."""
 SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
@@ -39,7 +39,7 @@ COMMAND_HEADINGS = {
 
 
 class ShownWarning(NamedTuple):
-    """A warning as the page shows it; ``advice`` is None for warnings of other libraries."""
+    """A warning for display on the page; ``advice`` is None for warnings from other libraries."""
 
     headline: str
     message: str
@@ -52,7 +52,7 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
     Parameters
     ----------
     facts : `uulearn.app.facts.FitFacts`
-        What ``uulearn fit`` stored: files, columns, estimates, warnings, commands.
+        The facts stored by ``uulearn fit``: files, columns, estimates, warnings and commands.
     history : `uulearn.training.History`
         The classifier's ``history_``.
     title : str
@@ -121,7 +121,7 @@ def _metrics(facts: FitFacts) -> HtmlTable:
         ("Balanced accuracy", "accuracy if half of the rows are positive", evaluation.balanced_accuracy),
         ("True-positive rate", "fraction of positives that are predicted positive", evaluation.true_positive_rate),
         ("False-positive rate", "fraction of negatives that are predicted positive", evaluation.false_positive_rate),
-        ("AUC", "probability that a positive scores above a negative; 50% is chance", evaluation.auc),
+        ("AUC", "probability that a positive scores above a negative; 50% is chance level", evaluation.auc),
     ]
     small = Markup("{}<small>{}</small>")
     rows = [
@@ -139,7 +139,7 @@ def _training_facts(
     found = {key.rpartition(".")[2]: text for key, text in settings}
     best = "" if curves.best_epoch is None else f", best epoch {curves.best_epoch}"
     return [
-        ("Task", "separate positive from negative rows, learned from two unlabeled sets"),
+        ("Task", "classify rows as positive or negative, learned from two unlabeled sets"),
         ("Target prior", f"{prior(facts.target_prior)} of the rows are positive where the model is used"),
         ("Set with the higher prior", name(facts.set_names[facts.set_priors[0] < facts.set_priors[1]])),
         ("Created", _moment(facts.created)),
@@ -159,7 +159,7 @@ def _moment(created: str) -> str:
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as dotted names and texts."""
+    """Return nested settings as pairs of a dotted name and a text."""
     found: list[tuple[str, str]] = []
     for key, value in settings.items():
         if isinstance(value, Mapping):

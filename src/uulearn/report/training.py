@@ -1,4 +1,4 @@
-"""The training history as curves and sentences for the report."""
+"""Convert the training history to curves for the report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ DAMAGED, FIX = "the training history is damaged", "train the model again with uu
 
 @dataclass(frozen=True)
 class TrainingCurves:
-    """Recorded values per epoch; ``values`` has only curves with at least one finite value.
+    """Recorded values per epoch; ``values`` contains only curves with at least one finite value.
 
-    Examples
-    --------
     >>> curves = TrainingCurves.from_history(History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}]))
     >>> curves.first_negative("unbiased"), curves["positive"]
     (2, (None, None))

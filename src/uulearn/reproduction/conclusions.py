@@ -1,4 +1,4 @@
-"""The four conclusions of the paper's Section 4 (see the template), checked against the runs in a store."""
+"""Check the four conclusions of the paper's Section 4 (see the template) with the runs in a store."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ Lines = list[list[str]]
 COMPARED_METHODS = {
     slope_column(FIXED_SLOPE).name if name == "leaky_relu" else name: label for name, label in METHOD_NAMES.items()
 }
-"""Columns that are compared, by name; the leaky ReLU with λ = −0.1."""
+"""The compared columns and their names; the leaky ReLU has λ = −0.1."""
 UNCORRECTED, CORRECTED = tuple(COMPARED_METHODS)[:2], tuple(COMPARED_METHODS)[2:]
 MODEL_GROUPS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
 
@@ -35,11 +35,11 @@ class Contest(NamedTuple):
     difference: float
     p: float | None
     verdict: str
-    """``better``, ``worse`` or ``even`` at the level 5%; ``not tested`` below three trials."""
+    """``better``, ``worse`` or ``even`` at the 5% level; ``not tested`` with fewer than three trials."""
 
 
 def contests(cells: CellsByModel) -> list[Contest]:
-    """Compare every corrected method with every uncorrected one, on each row that has both."""
+    """Compare every corrected method with every uncorrected method, on each row with runs of both methods."""
     found = []
     for model, own in cells.items():
         trials = {(cell.row, cell.column.name): cell.trials for cell in own}
@@ -56,7 +56,7 @@ def contests(cells: CellsByModel) -> list[Contest]:
 
 
 def drops_by_priors(cells: CellsByModel) -> dict[tuple[str, str, str], dict[tuple[float, float], float]]:
-    """Return the mean drop per pair of priors, farthest first, by (model, dataset, method)."""
+    """Return the mean drop for each pair of priors (largest gap first), keyed by (model, dataset, method)."""
     found: dict[tuple[str, str, str], dict[tuple[float, float], float]] = {}
     for model, own in cells.items():
         for cell in sorted((cell for cell in own if cell.column.name in COMPARED_METHODS), key=_reading_order):
@@ -72,19 +72,19 @@ def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
 
 
 class CoOccurrence(NamedTuple):
-    """Frequency of negative training risks and of turning test errors, and the rank correlation of their epochs."""
+    """Number of runs with a negative training risk and a rising test error, and the rank correlation of the epochs."""
 
     both: int
     only_negative: int
     only_turns: int
     neither: int
     together: float
-    """Fraction of the runs with both events or neither."""
+    """Fraction of the runs in which both events or neither event occurred."""
     spearman: float | None
 
 
 def co_occurrence(records: Sequence[Record]) -> CoOccurrence:
-    """Count negative risks and turning test errors; Spearman's correlation is over runs with both."""
+    """Count negative risks and rising test errors; Spearman's correlation uses the runs in which both occur."""
     curves = [record["curves"] for record in records]
     events = [(first_negative_epoch(curve["unbiased"]), turning_epoch(curve["test_accuracy"])) for curve in curves]
     tally = Counter((negative is not None, turn is not None) for negative, turn in events)
@@ -98,7 +98,7 @@ def co_occurrence(records: Sequence[Record]) -> CoOccurrence:
 
 
 class RegularizedRun(NamedTuple):
-    """One run of Figure 3: test risk, and accuracy in percent, at its best and at the last epoch."""
+    """One run of Figure 3: test risk and accuracy (in percent) at the best and at the last epoch."""
 
     name: str
     lowest_risk: float
@@ -108,7 +108,7 @@ class RegularizedRun(NamedTuple):
 
 
 def regularized_runs(records: Iterable[Record], entry: str) -> list[RegularizedRun]:
-    """Return the runs of one panel of Figure 3 by increasing strength; ``entry`` is ``dropout`` or ``l2``."""
+    """Return the runs of one panel of Figure 3, by increasing regularization; ``entry`` is ``dropout`` or ``l2``."""
     found = []
     for record in sorted(records, key=lambda record: record["configuration"][entry]):
         curves = {n: [v for v in values if math.isfinite(v)] for n, values in record["curves"].items()}
@@ -128,7 +128,7 @@ def to_markdown(
 ) -> str:
     """Render the page; ``cells`` and ``records`` (full runs) come from the tables, the other runs from Figure 3.
 
-    ``caveat`` is added to the title if the runs are not in the paper's setting.
+    ``caveat`` is added to the title if the runs do not use the paper's setting.
     """
     return render_page(
         "conclusions.md.jinja",
@@ -165,7 +165,7 @@ def _drop_lines(drops: Mapping[tuple[str, str, str], Mapping[tuple[float, float]
 
 
 def _groups(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Yield runs by method and by model, with only one λ of the leaky ReLU so that each method counts once."""
+    """Yield runs by method and by model; only one λ of the leaky ReLU is used, so each method counts once."""
     records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     yield "all methods, all models", records
     for method, name in METHOD_NAMES.items():

@@ -1,7 +1,7 @@
-"""The paper's experiments as data: the configuration of every run of every table and figure.
+"""Define the paper's experiments: the configuration of every run of every table and figure.
 
-A configuration is a plain dict that determines one run; `uulearn.reproduction.store` stores the run under it. Settings
-follow Appendix C (tables), B (Figure 1) and D (Figure 3). Comments explain choices that the paper leaves open.
+A configuration is a plain dict that defines one run and is its key in `uulearn.reproduction.store`. Settings follow
+Appendix C (tables), B (Figure 1) and D (Figure 3). Comments explain choices that the paper does not specify.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ PAPER_SET_PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 
 BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
-"""Slopes λ that have their own name."""
+"""Slope λ of each method that has its own name."""
 PAPER_SLOPES = (-0.01, -0.03, -0.1, -0.3)
-"""λ of the generalized leaky ReLU. The paper's "from −0.01 to 1" must mean magnitudes: λ > 0 corrects nothing."""
+"""Values of λ for the leaky ReLU. The paper's "from −0.01 to 1" must mean |λ|, as λ > 0 corrects nothing."""
 FIXED_SLOPE = -0.1
 """Default λ."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
@@ -40,11 +40,11 @@ CONVOLUTIONAL = ("allconvnet", "resnet32")
 CONVOLUTIONAL_TRIALS = QUICK_TRIALS = 2
 QUICK_DENSE = {"sizes": [600, 600], "batch_size": 200, "epochs": 10, "test_rows": 1_000}
 QUICK_CONVOLUTIONAL = {"sizes": [20, 20], "batch_size": 20, "epochs": 2, "test_rows": 100}
-"""Entries that replace the paper's in the quick version."""
+"""Configuration entries that replace the paper's entries in the quick version."""
 
 RESNET_LR = 3e-5
 """Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3, but Appendix B says 3e-5 for this network."""
-LR_AND_L2 = {  # learning rate and L2 of Appendix C
+LR_AND_L2 = {  # learning rate and L2 regularization from Appendix C
     ("linear", "mnist"): (1e-3, 1e-4),
     ("linear", "fashion_mnist"): (5e-3, 1e-4),
     ("linear", "kmnist"): (1e-3, 1e-4),
@@ -75,8 +75,8 @@ FIGURE3_DROPOUTS, FIGURE3_DECAYS = (0.0, 0.2, 0.4, 0.6, 0.8), (5e-4, 5e-3, 5e-2,
 class Request:
     """Which part of the experiments to run.
 
-    By default 5 trials (seeds) with 200 epochs as in the paper, but 2 trials for convolutional networks, and fewer of
-    both in the quick version. With ``selection``, λ is chosen without labels, which needs more runs; else it is −0.1.
+    The default is 5 trials (seeds) with 200 epochs, as in the paper, but 2 trials for convolutional networks and in the
+    quick version. With ``selection``, λ is chosen without labels, which needs more runs; otherwise it is −0.1.
     """
 
     datasets: Sequence[str] = DATASETS
@@ -99,15 +99,13 @@ class Request:
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether the runs use the paper's setting, so its numbers are comparable."""
+        """Whether the runs use the paper's setting, so that the results can be compared with the paper."""
         return not self.quick and self.epochs in (None, PAPER_EPOCHS)
 
 
 def method_of(slope: float) -> tuple[str, float | None]:
-    """Return the method with this slope λ, and the entry ``slope`` of its configuration.
+    """Return the method with this slope λ, and the value of ``slope`` in its configuration.
 
-    Examples
-    --------
     >>> method_of(0), method_of(-0.1), method_of(-1)
     (('relu', None), ('leaky_relu', -0.1), ('abs', None))
     """
@@ -175,7 +173,7 @@ class TableRow(ResultRow):
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """All values of λ to run; convolutional networks, whose runs are long, have one besides ReLU and ABS."""
+        """All values of λ to run; convolutional networks train slowly and use only ReLU, ABS and one other λ."""
         dense = QUICK_SLOPES if self.request.quick else PAPER_SLOPES
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else dense), ABS)
 
@@ -185,7 +183,7 @@ class TableRow(ResultRow):
         return self.slopes[1:] if self.request.selection and self.model not in CONVOLUTIONAL else ()
 
     def run(self, method: str | float, seed: int, held_out: float = 0.0) -> Configuration:
-        """Return the run of a method, given by its name or its λ."""
+        """Return the configuration of a method, which is specified by its name or its λ."""
         named = (method, None) if isinstance(method, str) else method_of(method)
         lr, l2 = LR_AND_L2[self.model, self.dataset]
         return configuration(
@@ -193,7 +191,7 @@ class TableRow(ResultRow):
         )
 
     def trial(self, seed: int) -> list[Configuration]:
-        """Return the runs of one trial: all methods and, to choose λ, runs with held-out rows."""
+        """Return the configurations of one trial: all methods and, to choose λ, runs with held-out rows."""
         methods: list[str | float] = [*BASELINES, *self.slopes]
         full = [self.run(method, seed) for method in methods]
         return full + [self.run(slope, seed, SELECTION_HOLD_OUT) for slope in self.candidates]
@@ -205,7 +203,7 @@ def table_rows(table: str, request: Request) -> list[TableRow]:
 
 
 def figure1_panels(request: Request) -> dict[str, Configuration]:
-    """Return the run of each panel of Figure 1, by the name of the panel."""
+    """Return the configuration for each panel of Figure 1, keyed by the name of the panel."""
     return {
         f"{dataset}-{model}-{loss}": configuration(
             request, dataset, model, ("unbiased", None), FIGURE_SET_PRIORS, 0, loss=loss, **settings
@@ -216,7 +214,7 @@ def figure1_panels(request: Request) -> dict[str, Configuration]:
 
 
 def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configuration]]:
-    """Return the runs of Figure 3: the left panel by dropout, the right panel by weight decay."""
+    """Return the configurations for Figure 3: one per dropout rate (left) and one per weight decay (right)."""
     shared = request, "mnist", "mlp", ("unbiased", None), FIGURE_SET_PRIORS, 0
     left = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=rate, l2=1e-4) for rate in FIGURE3_DROPOUTS]
     right = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=0.2, l2=l2) for l2 in FIGURE3_DECAYS]
@@ -241,7 +239,7 @@ VARIANTS: dict[str, Callable[[Configuration], Configuration]] = {
 ``variants.md.jinja`` explains them."""
 VARIANT_METHODS: tuple[str | float, ...] = ("unbiased", ABS, RELU, -0.01, FIXED_SLOPE)
 SHORT_OF_ROWS = ("kmnist", "cifar10")
-"""Datasets with a class that has fewer rows than one set needs."""
+"""Datasets in which a class has fewer rows than one set needs."""
 VARIANT_TRIALS = 3
 ONLY_RESNET = ("lr 5e-3", "batch 500", "normalization")
 RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] = {
@@ -253,17 +251,17 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
     "no L2": {(0.7, 0.3): ("unbiased", ABS), (0.6, 0.4): ("unbiased", FIXED_SLOPE)},
     "normalization": {(0.6, 0.4): (FIXED_SLOPE,)},
 }
-"""For ResNet-32 only the cells that disagree, one trial each: a run takes more than a minute."""
+"""Only the cells that disagree with the paper, with one trial each: a ResNet-32 run takes more than a minute."""
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
-    """Return the run of a method under one of the `VARIANTS`; the variant "as printed" is the run of the table."""
+    """Return the configuration of a method under one of the `VARIANTS`; "as printed" is the run of the table."""
     run = row.run(method, seed)
     return run | VARIANTS[variant](run)
 
 
 def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
-    """Return the methods for which a variant is run in a row; empty if it does not apply."""
+    """Return the methods for which a variant is run in a row; empty if the variant does not apply."""
     if row.model in CONVOLUTIONAL:
         return RESNET_VARIANTS.get(variant, {}).get(row.set_priors, ())
     special = {"shortened": row.dataset in SHORT_OF_ROWS, "Glorot": row.model == "mlp"}
@@ -271,7 +269,7 @@ def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
 
 
 def variant_rows(variant: str, request: Request) -> list[TableRow]:
-    """Return the rows of Table 3, and of Table 2 on CIFAR-10, that a variant applies to; others agree as printed."""
+    """Return the rows of Table 3, and of Table 2 on CIFAR-10, to which a variant applies; others agree as printed."""
     rows = table_rows("table3", request) + [row for row in table_rows("table2", request) if row.dataset == "cifar10"]
     return [row for row in rows if variant_methods(variant, row)]
 
@@ -304,12 +302,12 @@ EXPERIMENTS: dict[str, Callable[[Request], list[Configuration]]] = {
     "figure3": lambda request: [r for c in figure3_curves(request) for r in c if r["dataset"] in request.datasets],
     "variants": _variant_runs,
 }
-"""The runs of each target; Figure 2 shows functions and needs no runs."""
+"""The configurations of each target; Figure 2 shows functions and needs no runs."""
 TARGETS = tuple(EXPERIMENTS)
 STUDIES = ("variants",)
 """Targets that are not in the paper."""
 
 
 def runs_of(targets: Sequence[str], request: Request) -> list[Configuration]:
-    """Return the configurations of some targets; a run shared by two targets occurs twice."""
+    """Return the configurations of several targets; a run shared by two targets occurs twice."""
     return [configuration for target in targets for configuration in EXPERIMENTS[target](request)]

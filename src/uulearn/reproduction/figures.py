@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from finished runs without ``pyplot``; the same records give the same SVG bytes."""
+"""Draw the paper's figures from finished runs without ``pyplot``; identical records give identical SVG files."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from uulearn.storage import write_atomically
 
 RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
 MAX_LINEAR_RISK = 10.0
-"""Panels with a larger risk get a symmetric logarithmic axis."""
+"""Absolute risk above which a panel gets a symmetric logarithmic axis."""
 LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
 PANELS = {
     f"{dataset}-{model}-{loss}": f"{DATASET_NAMES[dataset]}, {MODEL_NAMES[model]}, {loss} loss"
@@ -28,7 +28,7 @@ PANELS = {
 
 
 def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """Draw Figure 1 (negative training risk and overfitting occur together): each of ``PANELS``, or "not run yet"."""
+    """Draw Figure 1 (negative training risk and overfitting occur together); missing panels say "not run yet"."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
 
 
 def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
-    """Draw the training risk (left axis), the test error (right axis), and dashed lines where they turn."""
+    """Draw the training risk (left axis), the test error (right axis), and dashed lines at their turning points."""
     curves = record["curves"]
     lines = axis.plot(range(1, len(curves["unbiased"]) + 1), curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
     axis.axhline(0, color="black", lw=0.6)
@@ -60,7 +60,7 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
     if (negative := first_negative_epoch(curves["unbiased"])) is not None:
         lines.append(axis.axvline(negative, color=RISK, ls="--", lw=1.3, label=LEGEND[1]))
     if (turn := turning_epoch(curves["test_accuracy"])) is not None:
-        # Dashes of another length keep both lines visible if they are at the same epoch.
+        # With different dashes, both lines are visible if they are at the same epoch.
         lines.append(other.axvline(turn, color=ERROR, ls=(0, (2, 2)), lw=1.3, label=LEGEND[3]))
     _compress_large_risks(axis, [curves["unbiased"]])
     if left:
@@ -121,7 +121,7 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
     for record in sorted(records, key=lambda record: float(record["configuration"][entry])):
         setting = float(record["configuration"][entry])
         color = shades(0.85 * settings.index(setting) / max(1, len(settings) - 1))
-        # Labels that start with an underscore are not in the legend, so it lists each setting once.
+        # Labels that start with an underscore are hidden, so the legend lists each setting once.
         for name, style, label in (("test_risk", "-", labels.pop(setting, "_")), ("unbiased", "--", "_")):
             curve = record["curves"][name]
             axis.plot(range(1, len(curve) + 1), curve, color=color, ls=style, lw=1.6, label=label)
@@ -135,7 +135,7 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
 
 
 def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
-    """Use a symmetric logarithmic axis if a risk leaves [−10, 10], as the unbiased risk can."""
+    """Use a symmetric logarithmic axis if a risk is outside [−10, 10], as the unbiased risk can be."""
     finite = [value for curve in curves for value in curve if math.isfinite(value)]
     if not finite or max(map(abs, finite)) <= MAX_LINEAR_RISK:
         return
@@ -157,7 +157,7 @@ def _mark_not_run(axis: Any) -> None:
 def write_figure(path: str | Path, figure: Figure) -> list[Path]:
     """Write ``<path>.png`` and ``<path>.svg`` atomically."""
     written = []
-    # With a fixed salt and no date the same figure gives the same bytes.
+    # With a fixed salt and no date, identical figures result in identical files.
     with matplotlib.rc_context({"svg.hashsalt": "uulearn", "svg.fonttype": "path"}):
         for kind, metadata in (("png", None), ("svg", {"Date": None})):
             written.append(Path(f"{path}.{kind}"))

@@ -1,4 +1,4 @@
-"""Which runs are trained together, and the progress callbacks."""
+"""Group runs into jobs that are trained together, and define the progress callbacks."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -14,33 +14,33 @@ SHARED_ENTRIES = (
 )  # fmt: skip
 """Entries of the configuration that all runs of a batched job must share."""
 SAME_SETS = ("set_priors", "seed")
-"""More entries that runs on the CPU must share: large jobs gain little there and lose more if interrupted."""
+"""Additional entries that runs on the CPU must share, because large jobs are not much faster on the CPU."""
 MAX_BATCHED_RUNS = 150
-"""Largest number of runs in one job on CUDA."""
+"""Maximum number of runs in one job on CUDA."""
 EPOCH_COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_700.0}
-"""Rough relative times of an epoch, used to estimate the remaining time."""
+"""Approximate relative duration of an epoch, used to estimate the remaining time."""
 
 
 @dataclass(frozen=True)
 class ExperimentJob:
-    """Runs that are trained together: many runs of a dense model, or one run of a convolutional model."""
+    """A job: runs that are trained together (many runs of a dense model, or one run of a convolutional model)."""
 
     configurations: tuple[Configuration, ...]
 
     @property
     def first(self) -> Configuration:
-        """One of the configurations, for the entries that all share."""
+        """The first configuration, for the entries that all configurations share."""
         return self.configurations[0]
 
     @property
     def cost(self) -> float:
-        """Rough duration in arbitrary units."""
+        """Approximate duration in arbitrary units."""
         first = self.first
         return float(len(self.configurations) * EPOCH_COSTS[first["model"]] * first["epochs"] * sum(first["sizes"]))
 
 
 class Reporter:
-    """Progress callbacks; this base class ignores them."""
+    """Progress callbacks; the methods of this base class do nothing."""
 
     def begin(self, jobs: Sequence[ExperimentJob], found: int) -> None:
         """Called first, with the jobs to train and the number of runs already in the store."""
@@ -52,7 +52,7 @@ class Reporter:
         """Called after each epoch of a job, with the test accuracy of each run."""
 
     def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
-        """Called after the records of a job are stored; empty if another process was faster."""
+        """Called after the records of a job are stored; ``records`` is empty if another process stored them first."""
 
 
 def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[ExperimentJob]:
@@ -74,7 +74,7 @@ def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> 
 
 
 def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[Configuration]]:
-    """Split into as few parts of similar size as possible; runs on the same sets stay together if possible."""
+    """Split configurations into a few parts of similar size; runs on the same sets stay together if possible."""
     groups: dict[str, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key({name: configuration[name] for name in SAME_SETS}), []).append(configuration)
@@ -90,6 +90,6 @@ def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[
 
 
 def halves(job: ExperimentJob) -> list[ExperimentJob]:
-    """Split the job into two smaller ones."""
+    """Split the job into two smaller jobs."""
     middle = math.ceil(len(job.configurations) / 2)
     return [ExperimentJob(job.configurations[:middle]), ExperimentJob(job.configurations[middle:])]

@@ -1,4 +1,4 @@
-"""Write the files of each table and figure from the runs in a store, without a dataset."""
+"""Write the files of each table and figure from the runs in a store; no dataset is needed."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -75,7 +75,7 @@ def check_drawing(targets: Iterable[str]) -> None:
 
 
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
-    """Write a target; a target without runs is not written, so existing files stay."""
+    """Write the files of a target; if it has no runs, existing files are not changed."""
     if target in TABLE_MODELS:
         table = make_table(target, _rows_shown(target, request, find), find)
         forms = TABLE_FORMATS if any(cell.runs for cell in table) else {}
@@ -85,7 +85,7 @@ def _page(target: str, request: Request, find: Find, out: Path) -> Page:
         results = variants.variant_results(request, find)
         text = variants.to_markdown(results, _caveat([result.row for result in results]))
         return _written(out / "variants.md", text) if results else Page(target, [])
-    from uulearn.reproduction import figures  # needs matplotlib, which tables do not
+    from uulearn.reproduction import figures  # needs matplotlib, unlike the tables
 
     if target == "figure1":
         panels = {name: find(run) for name, run in experiments.figure1_panels(request).items()}
@@ -153,7 +153,7 @@ def _slope_notes(rows: Collection[TableRow]) -> list[str]:
 
 
 def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
-    """List datasets with runs in several precisions, which might explain differences between cells."""
+    """List the datasets with runs in several precisions, because this might explain differences between cells."""
     found: dict[str, set[str]] = {}
     for row in rows:
         records = _found((run for seed in row.seeds for run in row.trial(seed)), find)
@@ -163,7 +163,7 @@ def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
 
 
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
-    """Return the rows of the requested datasets and of others with runs in the store, with all available trials."""
+    """Return the rows of all requested datasets and all datasets with stored runs, with all available trials."""
     shown = []
     for dataset in experiments.DATASETS:
         wanted = dataset in request.datasets

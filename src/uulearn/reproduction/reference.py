@@ -28,8 +28,6 @@ PaperTable = dict[tuple[str, tuple[float, float]], dict[str, PaperCell]]
 def paper_table(name: str) -> PaperTable:
     """Return the paper's ``"table2"`` or ``"table3"``, keyed by dataset and set priors, then by method.
 
-    Examples
-    --------
     >>> paper_table("table3")["mnist", (0.8, 0.2)]["abs"]
     PaperCell(accuracy=Spread(mean=95.19, std=0.12), drop=Spread(mean=0.86, std=0.13), bold=True)
     """

@@ -1,6 +1,6 @@
 """Render a `ResultTable` as Markdown, as LaTeX in the paper's layout, and as an HTML page.
 
-`cell_numbers` gives the numbers and marks of a cell; the templates ``tables.*.jinja`` arrange them and hold all
+`cell_numbers` returns the numbers and marks of a cell; the templates ``tables.*.jinja`` define the layout and all
 sentences. Each page shows our number, the paper's and the difference in percent.
 """
 
@@ -15,8 +15,8 @@ from uulearn.reproduction.reference import Spread
 from uulearn.reproduction.tables import MIN_TESTED_TRIALS, MethodColumn, ResultCell, ResultTable
 
 DIFFERS, NOT_FINITE, SPACE = "≠", "†", "\N{NO-BREAK SPACE}"
-QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop of accuracy, best epoch minus last"}
-SLOPES_CAPTION = "Each λ of the generalized leaky ReLU: accuracy and drop"
+QUANTITIES = {"accuracy": "Accuracy", "drop": "Drop in accuracy from the best to the last epoch"}
+SLOPES_CAPTION = "Generalized leaky ReLU with each λ: accuracy and drop"
 LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -41,7 +41,7 @@ class CellNumber(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """The deviation and the mark, which follow the mean."""
+        """The standard deviation and the mark, which follow the mean."""
         return (SPACE + self.std if self.std else "") + self.mark
 
     @property
@@ -120,7 +120,7 @@ def to_latex(table: ResultTable) -> str:
 
 
 def _latex_block(table: ResultTable, row: ResultRow, columns: Sequence[MethodColumn]) -> list[str]:
-    """Return the lines of one row: our means and deviations, then the paper's, then the differences."""
+    """Return the lines of one row: our means and deviations, the paper's means and deviations, and the differences."""
     cells = [_latex_cell(table[row, column]) for column in columns]
     used = range(5) if any(table[row, column].paper for column in columns) else range(2)
     return [" & ".join([["ours", "", "paper", "", "diff."][i], *(cell[i] for cell in cells)]) for i in used]

@@ -1,6 +1,6 @@
-"""Train the runs missing from a store: dense models together in a batch, convolutional models one by one.
+"""Train the runs that are missing from a store: dense models in batches, convolutional models one by one.
 
-A finished job is stored at once, so an interruption loses only the job in progress. Several processes may work on one
+A finished job is stored immediately, so an interruption loses only the current job. Several processes may use the same
 store; each checks again before it starts a job.
 """
 
@@ -33,7 +33,7 @@ from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.randomness import isolated_rng
 
 KERAS_MOMENTUM = 0.01
-"""Keras's batch normalization keeps 0.99 of its statistics per step; torch specifies the fraction that is replaced."""
+"""Momentum of batch normalization: 0.99 in Keras corresponds to 0.01 in torch."""
 KERAS_EPSILON = 1e-7
 """Epsilon of Keras's Adam."""
 PIXEL_SCALE = 1 / 255
@@ -45,7 +45,7 @@ RECORDED_CURVES = (
 
 
 class JobTrainer:
-    """Trains jobs of one dataset; the images and the sets drawn so far are shared by its runs."""
+    """Trainer for the jobs of one dataset; all runs share the images and the sets drawn so far."""
 
     def __init__(self, task: BinaryTask, device: torch.device, reporter: Reporter) -> None:
         self.task, self.device, self.reporter = task, device, reporter
@@ -115,14 +115,14 @@ class JobTrainer:
             test=(DenseRows(test_images.to(self.device)), test_labels),
             callback=lambda record, _: self.reporter.epoch(job, record["epoch"], [record["test_accuracy"]]),
         )
-        with contextlib.suppress(NonFiniteRiskError):  # the history records the failure, and the epochs before it count
+        with contextlib.suppress(NonFiniteRiskError):  # the history records the failure and earlier epochs
             trainer.run()
         return [trainer.history], trainer.dtype
 
     def _options(self, configuration: Configuration) -> RunOptions:
         single = configuration["model"] in CONVOLUTIONAL
         adam, on_cuda = configuration["optimizer"] == "adam", self.device.type == "cuda"
-        decay = configuration["lr_decay"] if single else 0.0  # batched runs have one each
+        decay = configuration["lr_decay"] if single else 0.0  # batched runs have their own decays
         return RunOptions(
             **{name: configuration[name] for name in ("epochs", "batch_size", "lr", "optimizer", "l2", "seed")},
             optimizer_params={"eps": KERAS_EPSILON} if adam else {"momentum": configuration["momentum"]},
@@ -137,11 +137,11 @@ class JobTrainer:
         )
 
     def _drawn(self, configuration: Configuration) -> UnlabeledSets:
-        """Return the sets of a run: the same for all methods, with and without held-out rows."""
+        """Return the sets of a run, which are the same for all methods, with and without held-out rows."""
         priors, sizes, seed = tuple(configuration["set_priors"]), tuple(configuration["sizes"]), configuration["seed"]
         place = priors, sizes, seed, configuration.get("sampling", "without_replacement")
         if place not in self._sets:
-            numbers = np.arange(len(self.task.y_train))[:, None]  # instead of the images, which would be copied
+            numbers = np.arange(len(self.task.y_train))[:, None]  # use indices, because images would be copied
             draw = shortened_sets if place[-1] == "shortened" else functools.partial(make_sets, scheme=place[-1])
             self._sets[place] = draw(numbers, self.task.y_train, priors, sizes, random_state=seed)
         return self._sets[place]
@@ -155,7 +155,7 @@ class JobTrainer:
         return _as_tensors(training), _as_tensors(held_out)
 
     def _test(self, configuration: Configuration) -> tuple[Tensor, Tensor]:
-        """Return the labeled test rows; the quick version uses evenly spaced rows, as files may be sorted by class."""
+        """Return the labeled test rows, evenly spaced in the quick version, because files may be sorted by class."""
         n, wanted = len(self.test_labels), configuration.get("test_rows")
         if not wanted or wanted >= n:
             return self.test_images, self.test_labels
@@ -183,7 +183,7 @@ def _as_tensors(indices: tuple[Indices, Indices]) -> tuple[Tensor, Tensor]:
 
 
 def model_params(configuration: Configuration) -> dict[str, Any] | None:
-    """Return the parameters of the model of a run."""
+    """Return the model parameters of a run."""
     if configuration["model"] == "linear":
         return None
     initializer = configuration.get("initialiser")  # spelling of the stored records; vocabulary: ok
@@ -201,7 +201,7 @@ def _keras_decay(optimizer: torch.optim.Optimizer, decay: float) -> torch.optim.
 
 
 class ReproductionOutcome(NamedTuple):
-    """Numbers of runs that were trained, found in the store, or trained but ended early by a non-finite risk."""
+    """Number of trained runs, of runs found in the store, and of runs that stopped because of a non-finite risk."""
 
     done: int
     found: int
@@ -220,7 +220,7 @@ def reproduce(
     """Train every configuration missing from the store and add the results.
 
     ``tasks`` returns the task of a dataset by name, like `uulearn.datasets.load_task`; it is called once per dataset
-    with missing runs. ``max_runs`` is the largest number of runs in a job on CUDA.
+    with missing runs. ``max_runs`` is the maximum number of runs in a job on CUDA.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
@@ -245,13 +245,13 @@ def reproduce(
 
 
 def train_in_parts(trainer: JobTrainer, job: ExperimentJob) -> list[Record]:
-    """Train the runs of a job at once, or in halves if they do not fit into the memory of a GPU."""
+    """Train the runs of a job together, or in halves if they do not fit into GPU memory."""
     try:
         return trainer.train(job)
     except torch.cuda.OutOfMemoryError:
         if len(job.configurations) == 1:
             raise
-    gc.collect()  # outside the except block, so that the error no longer holds the memory
+    gc.collect()  # outside the except block, so that the exception no longer references the memory
     torch.cuda.empty_cache()
     return [record for half in halves(job) for record in train_in_parts(trainer, half)]
 

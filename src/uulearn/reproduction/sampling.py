@@ -1,4 +1,4 @@
-"""Hold-out splits of two sets, and sets drawn like in the authors' earlier public code."""
+"""Split two sets into training and held-out rows, and draw sets as in the authors' earlier public code."""
 
 import math
 from collections.abc import Sequence
@@ -11,19 +11,16 @@ from uulearn.datasets import UnlabeledSets
 
 Indices = NDArray[np.int64]
 MIN_SPARE, SPARE_DEVIATIONS = 0.01, 5.0
-"""Fraction of each set that may be dropped so that all runs of a table have the same sizes: at least the first number,
-and this many standard deviations of the number of rows that a random choice hits."""
+"""Minimum fraction of a set that may be dropped to give all runs equal sizes, and number of standard deviations."""
 
 
 def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple[tuple[Indices, Indices], ...]:
-    """Split two sets into training rows and held-out rows without a row on both sides.
+    """Split two sets into training rows and held-out rows, with no row in both parts.
 
-    A row may occur several times in a set and in both sets; all its copies go to one side. Rows are chosen at random,
-    and a few are dropped at random so that each set has the same number of training rows for every seed (1 − share −
-    0.02 of a large set) and exactly ``share`` of its rows held out.
+    A row may occur several times in a set and in both sets; all its copies are in the same part. Rows are chosen at
+    random, and a few are dropped so that, for every seed, each set has the same number of training rows (a fraction of
+    1 − share − 0.02 of a large set) and exactly ``share`` of its rows are held out.
 
-    Examples
-    --------
     >>> training, held_out = hold_out((np.arange(30_000), np.arange(20_000, 50_000)), 0.09, seed=0)
     >>> [len(part) for part in (*training, *held_out)]
     [26700, 26700, 2700, 2700]
@@ -48,9 +45,9 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
 def shortened_sets(
     X: Any, y: Any, set_priors: Sequence[float], sizes: Sequence[int], *, random_state: int
 ) -> UnlabeledSets:
-    """Draw sets that become shorter if a class runs out of rows, so their priors differ from ``set_priors``.
+    """Draw sets that are smaller if a class has too few rows, so their priors differ from ``set_priors``.
 
-    No row occurs twice in a set, and set 1 reuses rows of set 0 after all others.
+    No row occurs twice in a set, and set 1 reuses rows of set 0 only after all other rows.
     """
     drawn: list[list[Indices]] = [[], []]
     rng = np.random.default_rng(random_state)

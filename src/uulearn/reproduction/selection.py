@@ -1,8 +1,8 @@
-"""The choice of λ without labels, and how much of the leaky ReLU's advantage comes from choosing.
+"""Choose λ without labels, and measure how much of the leaky ReLU's advantage this choice explains.
 
-The paper does not say how it selected λ. Here 9% of each unlabeled set is held out of extra runs, one per λ, without
-copies of these rows among the training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and
-its run on the whole sets is reported. No label is used. "Hindsight" is the choice by the labels of the test data.
+The paper does not say how λ was selected. Here, an extra run per λ holds out 9% of each unlabeled set; no copies of
+these rows are among its training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and its run
+on the complete sets is reported. No label is used. "Hindsight" means that λ is chosen by the labeled test data.
 """
 
 import itertools
@@ -21,10 +21,10 @@ from uulearn.reproduction.render import signed
 from uulearn.reproduction.tables import Record, accuracy_curve, slope_column
 
 Find = Callable[[Configuration], Record | None]
-"""Returns the record of a configuration, or None if there is none."""
+"""Function that returns the record of a configuration, or None if there is none."""
 
 LAST_EPOCHS = 10
-"""Epochs over which the held-out risk is averaged: the noise of a single epoch exceeds the effect of λ."""
+"""Number of epochs over which the held-out risk is averaged, because the noise of one epoch exceeds the effect of λ."""
 
 
 def held_out_risk(record: Record) -> float:
@@ -45,7 +45,7 @@ def chosen_slope(row: TableRow, seed: int, find: Find) -> float | None:
 
 @dataclass(frozen=True)
 class SlopeTrial:
-    """One trial of one row: the λ chosen without labels, and the last accuracy of each λ in percent."""
+    """One trial of one row: the λ chosen without labels, and the final accuracy of each λ in percent."""
 
     row: TableRow
     seed: int
@@ -64,7 +64,7 @@ def best_candidate(row: TableRow, accuracies: Mapping[float, float]) -> float:
 
 
 def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
-    """Return all trials with complete runs."""
+    """Return all trials whose runs are complete."""
     trials = []
     for row, seed in [(each, seed) for each in rows for seed in each.seeds]:
         chosen = chosen_slope(row, seed, find)
@@ -77,13 +77,13 @@ def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
 
 
 def last_accuracy(record: Record | None) -> float | None:
-    """Test accuracy at the last epoch in percent; None without a record or a finite value."""
+    """Return the test accuracy at the last epoch in percent, or None without a record or a finite value."""
     return next(reversed(accuracy_curve(record)), None) if record else None
 
 
 @dataclass(frozen=True)
 class SlopeComparison:
-    """Mean accuracies of one row in percent, by the way λ is set."""
+    """Mean accuracies of one row in percent, for each way to choose λ."""
 
     row: TableRow
     trials: int
@@ -123,7 +123,7 @@ def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
 
 
 def _section(table: str, trials: Sequence[SlopeTrial]) -> dict[str, Any]:
-    """Return the page's data on one table: choices, accuracies, and gains over ReLU averaged over rows, in points."""
+    """Return the data for one table of the page: choices, accuracies, and mean gains over ReLU in points."""
     comparisons, printed = compare(trials), paper_table(table)
     cells = [printed[c.row.dataset, c.row.set_priors] for c in comparisons]
     ways = "chosen", "fixed", "hindsight_row", "hindsight_trial"

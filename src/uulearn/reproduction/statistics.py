@@ -1,4 +1,4 @@
-"""Statistics of the tables and figures: spread over trials, significance, agreement, the turning point of a curve."""
+"""Compute statistics for tables and figures: spread over trials, significance, agreement, turning points."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,15 @@ from scipy import stats
 LEVEL = 0.05
 """Significance level of the paired t-test behind the bold numbers."""
 AGREEMENT_POINTS = 1.5
-"""Differences up to this many points count as agreement for any spread."""
+"""Differences of at most this many points count as agreement for any standard deviation."""
 ROUNDING = 1e-12
-"""Relative spread of differences below which they count as equal up to rounding."""
+"""Relative spread below which differences count as equal up to rounding errors."""
 SMOOTHING_WINDOW = 5
-"""Epochs in the moving median of the test error."""
+"""Number of epochs in the moving median of the test error."""
 MIN_RISE = 0.005
-"""Smallest rise of the error rate that counts as a turn."""
+"""Minimum increase of the error rate that counts as a turning point."""
 NOISE_DEVIATIONS = 4.0
-"""Standard deviations of noise that a rise must exceed: 200 epochs of pure noise reach 3 in one of 150 runs."""
+"""Number of standard deviations of noise that an increase must exceed; 200 epochs of noise reach 3 in 1 of 150 runs."""
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
@@ -29,7 +29,7 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
 def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Return the two-sided p value of the paired t-test, or None with fewer than two pairs.
 
-    If all differences are equal the statistic is not defined: p is 1 if they are zero and 0 otherwise.
+    If all differences are equal, the statistic is undefined, and p is 1 if they are zero and 0 otherwise.
     """
     if len(a) != len(b):
         raise ValueError(f"a paired test needs the same number of values on both sides, got {len(a)} and {len(b)}.")
@@ -46,12 +46,10 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """Return the methods in bold: the best by mean accuracy, and all that are not significantly worse (paired by seed).
+    """Return the methods in bold: the best by mean accuracy, and all methods that are not significantly worse.
 
-    A method that shares fewer than two seeds with the best is not among them.
+    Methods that share fewer than two seeds with the best method are not included.
 
-    Examples
-    --------
     >>> sorted(best_methods({"a": {0: 0.90, 1: 0.92}, "b": {0: 0.91, 1: 0.90}, "c": {0: 0.5, 1: 0.52}}))
     ['a', 'b']
     """
@@ -75,7 +73,7 @@ def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float |
     The pooled deviation is √((s₁² + s₂²)/2); an unknown deviation counts as 0, which is stricter.
     """
     pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
-    # The tolerance is for rounding: 91.5 − 90.0 and 81.4 − 79.9 both agree.
+    # The tolerance allows for rounding errors: 91.5 − 90.0 and 81.4 − 79.9 both agree.
     return abs(mean - paper_mean) <= max(AGREEMENT_POINTS, 2 * pooled) + 1e-9
 
 
@@ -90,8 +88,6 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     The error is smoothed by a centered moving median over five epochs. It turns at the minimum of the smoothed curve
     if its last value exceeds the minimum by half a point and by four standard deviations of the epoch-to-epoch noise.
 
-    Examples
-    --------
     >>> rising, falling = [0.60 + 0.01 * epoch for epoch in range(30)], [0.89 - 0.01 * epoch for epoch in range(30)]
     >>> turning_epoch(rising + falling), turning_epoch(rising)
     (30, None)
@@ -101,13 +97,13 @@ def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
     if not known.any():
         return None
     smooth = error.where(known).rolling(SMOOTHING_WINDOW, center=True, min_periods=1).median().fillna(np.inf).to_numpy()
-    # Second differences do not see a steady rise or fall; those of normal noise have 6 times its variance, and the
-    # median of their absolute values is 1/1.4826 of their deviation, which single outliers do not move.
+    # Second differences are not affected by a linear trend. For normal noise, their variance is 6 times that of the
+    # noise, and the median of their absolute values, which is robust to outliers, is 1/1.4826 of their deviation.
     seconds = np.abs(np.diff(error[known], n=2))
     noise = 1.4826 / math.sqrt(6) * float(np.median(seconds)) if len(seconds) else 0.0
     start = end = int(smooth.argmin())
     while end + 1 < len(smooth) and smooth[end + 1] == smooth[start]:
         end += 1
     rise = smooth[known][-1] - smooth[start]
-    # A median is flat around an extremum, so the middle of its lowest stretch is the position of the minimum.
+    # The moving median is constant around an extremum, so the minimum is in the middle of its lowest interval.
     return (start + end) // 2 + 1 if rise > max(MIN_RISE, NOISE_DEVIATIONS * noise) else None

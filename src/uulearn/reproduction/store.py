@@ -1,12 +1,12 @@
-"""Finished training runs on disk, each stored under a hash of its configuration.
+"""Store finished training runs on disk, each under a hash of its configuration.
 
-A folder holds ``runs/<key>.json``, one file per new run, and ``packed/<name>.jsonl.gz``, archives into which
-`RunStore.pack` moves them. Several processes may add, read and pack at the same time:
+A folder contains ``runs/<key>.json``, one file per new run, and ``packed/<name>.jsonl.gz``, archives to which
+`RunStore.pack` moves the runs. Several processes may add, read and pack at the same time:
 
 - files are written atomically and never change afterwards, except that archives grow;
 - a loose file is deleted only after the archive that contains it is on disk;
-- readers look at loose files first and at archives second, so they never miss a record that moves in between;
-- if a record is in both, the archive counts.
+- readers read loose files first and archives second, so they never miss a record that is moved in between;
+- if a record is in a loose file and in an archive, the archived record is used.
 """
 
 import functools
@@ -32,18 +32,16 @@ Record = dict[str, Any]
 RECORD_FORMAT = 1
 KEY_LENGTH = 20
 CURVE_DIGITS = 6
-"""Significant digits of a curve: far below the noise of a run, and a third of the bytes."""
+"""Number of significant digits of a curve; the error is far below the noise, and files are a third of the size."""
 ABANDONED_SECONDS = 3600.0
-"""Age at which a temporary file is deleted, because its writer must have been killed."""
+"""Age in seconds at which a temporary file is deleted; the process that wrote it must have been killed."""
 LOCK_SECONDS = 120.0
-"""Longest wait for another process that packs the same folder."""
+"""Maximum time in seconds to wait for another process that is packing the same folder."""
 
 
 def normalized(value: Any) -> Any:
-    """Return JSON data in which equal settings compare equal: 1.0 becomes 1, tuples become lists.
+    """Normalize settings so that equal settings give equal JSON: 1.0 becomes 1, tuples become lists.
 
-    Examples
-    --------
     >>> normalized({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
     {'epochs': 200, 'set_priors': [0.8, 0.2], 'slope': None}
     """
@@ -72,8 +70,6 @@ def key(configuration: Configuration) -> str:
 class RunStore:
     """The finished runs in a folder, which the first `add` creates. Records are cached: do not modify them.
 
-    Examples
-    --------
     >>> store = RunStore(getfixture("tmp_path"))
     >>> configuration = {"dataset": "mnist", "model": "mlp", "seed": 0}
     >>> store.add({"configuration": configuration, "curves": {"test_accuracy": [0.5, 0.9]}})
@@ -94,9 +90,9 @@ class RunStore:
         return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Record]) -> list[bool]:
-        """Store runs that were trained together; return for each whether it is new.
+        """Store runs that were trained together; return whether each run is new.
 
-        All files are on disk before the first gets its final name, so a killed process leaves all of them or none.
+        All files are written before the first one is renamed, so a killed process usually stores all of them or none.
         """
         added: list[bool] = []
         waiting: dict[Path, Path] = {}
@@ -145,8 +141,8 @@ class RunStore:
     def pack(self, group: str = "runs", **filters: Any) -> list[Path]:
         """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz`` and return these paths.
 
-        With ``filters``, only records whose configuration has these values move. The bytes of an archive depend on its
-        records only, so packing again changes nothing.
+        With ``filters``, only records whose configuration has these values are moved. The bytes of an archive depend
+        only on its records, so packing again changes nothing.
         """
         matches = _filter(filters)
         busy = f"{self.folder} is being packed by another process"
@@ -167,7 +163,7 @@ class RunStore:
             for path, new in additions.items():
                 merged = packed.get(path, {}) | new
                 _write_archive(path, b"".join(_line(merged[name]) for name in sorted(merged)))
-            for path in loose:  # every archive is on disk now, so this may be interrupted anywhere
+            for path in loose:  # every archive is on disk now, so an interruption is safe
                 path.unlink(missing_ok=True)
                 self._cache.pop(path, None)
         return sorted(additions)
@@ -200,11 +196,11 @@ class RunStore:
                 raise EOFError("it is empty")
             records = [_parse(line, path) for line in lines]
         except (OSError, EOFError, zlib.error, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-            message = f"{path} is damaged or was not written by uulearn ({error}): delete it and run again."
+            message = f"{path} is damaged or was not written by uulearn ({error}); delete it and run again."
             raise ValueError(message) from error
         named = {key(record["configuration"]): record for record in records}
         if path.suffix == ".json" and path.stem not in named:
-            raise ValueError(f"{path} has the name of another configuration: delete it and run again.")
+            raise ValueError(f"{path} has a file name that does not match its configuration; delete it and run again.")
         self._cache[path] = (signature, named)
         return named
 
@@ -231,7 +227,7 @@ def _storable(record: Record) -> Record:
 
 
 def _line(record: Record) -> bytes:
-    """Return one line of compact JSON; equal records give equal bytes."""
+    """Return one line of compact JSON; equal records have equal bytes."""
     curves = {name: [None if value != value else value for value in curve] for name, curve in record["curves"].items()}
     data = {**record, "curves": curves}
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, default=normalized)
@@ -242,7 +238,7 @@ def _parse(line: bytes, path: Path) -> Record:
     record: Record = json.loads(line)
     found = record["format"]
     if found > RECORD_FORMAT:
-        raise ValueError(f"{path} has format {found}, this version reads up to {RECORD_FORMAT}: upgrade uulearn.")
+        raise ValueError(f"{path} has format {found}, but this version reads up to {RECORD_FORMAT}; upgrade uulearn.")
     if not isinstance(record["configuration"], dict) or not isinstance(record["curves"], dict):
         raise TypeError("its configuration or its curves are missing")
     curves = record["curves"].items()

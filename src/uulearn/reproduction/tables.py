@@ -1,7 +1,6 @@
-"""Runs grouped into the cells of a table, next to the numbers of the paper.
+"""Group runs into the cells of a table, next to the numbers of the paper.
 
-The caller assigns runs to cells, and `uulearn.reproduction.render` formats the table. All
-numbers are in percent.
+The caller assigns runs to cells, and `uulearn.reproduction.render` formats the table. All numbers are in percent.
 """
 
 import math
@@ -17,12 +16,12 @@ Record = Mapping[str, Any]
 Row = TypeVar("Row", bound=ResultRow)
 
 MIN_TESTED_TRIALS = 3
-"""Rows with fewer trials have no bold numbers: a t-test on two pairs finds almost no difference significant."""
+"""Minimum number of trials for bold numbers; in a t-test on two pairs, almost no difference is significant."""
 
 
 @dataclass(frozen=True)
 class MethodColumn:
-    """A column of a table: one method. ``paper`` is its name in the paper's tables, or None."""
+    """A table column for one method; ``paper`` is the name of the method in the paper's tables, or None."""
 
     name: str
     label: str
@@ -43,7 +42,7 @@ def slope_column(slope: float) -> MethodColumn:
 
 @dataclass(frozen=True)
 class ResultCell:
-    """One method in one row: our trials, and the paper's number if there is one."""
+    """A cell (one method in one row): our trials, and the paper's number if it exists."""
 
     row: ResultRow
     column: MethodColumn
@@ -71,7 +70,7 @@ class ResultCell:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether our accuracy agrees with the paper's; None if trials are missing or the paper has no number."""
+        """Whether our accuracy agrees with the paper; None if trials are missing or the paper has no number."""
         if self.accuracy is None or self.paper is None or not self.complete:
             return None
         return agrees(*self.accuracy, *self.paper.accuracy)
@@ -79,7 +78,7 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Cells in rows and columns with a title; iterating gives all cells, row by row."""
+    """Cells in rows and columns with a title; iterating yields all cells, row by row."""
 
     title: str
     rows: tuple[ResultRow, ...]
@@ -100,7 +99,7 @@ class ResultTable:
 
     @property
     def disagreeing(self) -> list[ResultCell]:
-        """Complete cells whose accuracy differs from the paper's, largest difference first."""
+        """Complete cells whose accuracy does not agree with the paper, largest difference first."""
         return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference() or 0))
 
     @property

@@ -1,4 +1,4 @@
-"""Other interpretations of the paper where it leaves details open, compared with the printed numbers."""
+"""Compare the paper's numbers with other interpretations of details that the paper does not specify."""
 
 import math
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from uulearn.reproduction.statistics import agrees, mean_std
 from uulearn.reproduction.tables import METHOD_NAMES, Record
 
 LATE_EPOCHS = 20
-"""Epochs at the end of a run whose median accuracy is shown for ResNet-32."""
+"""Number of last epochs whose median accuracy is shown for ResNet-32."""
 
 
 @dataclass(frozen=True)
 class VariantResult:
-    """One method of one row under one variant: mean and deviation over trials in percent, and the paper's numbers."""
+    """Result of one method in one row under one variant: mean and deviation in percent, and the paper's numbers."""
 
     row: TableRow
     variant: str
@@ -29,17 +29,17 @@ class VariantResult:
     mean: float
     std: float | None
     late: float
-    """Mean of the trials' `late_accuracy`."""
+    """Mean of `late_accuracy` over the trials."""
     paper: PaperCell
 
     @property
     def difference(self) -> float:
-        """Our mean minus the paper's, in points."""
+        """Our mean minus the paper's mean, in points."""
         return self.mean - self.paper.accuracy.mean
 
     @property
     def agrees(self) -> bool:
-        """Whether the numbers agree, by the rule of the tables."""
+        """Whether the numbers agree according to the rule used for the tables."""
         return agrees(self.mean, self.std, *self.paper.accuracy)
 
 
@@ -71,7 +71,7 @@ def late_accuracy(record: Record | None) -> float:
 
 
 def to_markdown(results: Sequence[VariantResult], caveat: str = "") -> str:
-    """Render the page on the variants; ``caveat`` is added to the title if the runs are not in the paper's setting."""
+    """Render the page on the variants; ``caveat`` is added to the title if the runs do not use the paper's setting."""
     dense = [result for result in results if result.row.model not in CONVOLUTIONAL]
     resnet = [result for result in results if result.row.model in CONVOLUTIONAL]
     return render_page(
@@ -92,7 +92,7 @@ def _present(results: Sequence[VariantResult]) -> list[str]:
 
 
 def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
-    """Return per variant the numbers of cells, agreeing cells and cells that agree as printed, and mean distances."""
+    """Return the numbers of cells, agreeing cells and cells agreeing as printed, and mean distances, per variant."""
     lines: list[list[object]] = [["", "cells", "agree", "as printed, same cells"]]
     lines[0] += [f"{_label(method)}: distance" for method in VARIANT_METHODS]
     printed = {(result.row, result.method): result for result in results if result.variant == "as printed"}
@@ -106,7 +106,7 @@ def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
 
 
 def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, list[list[str]]]]:
-    """Name and grid of each method."""
+    """Return the name and grid of each method."""
     grids = []
     for method in VARIANT_METHODS:
         own = {(result.row, result.variant): result for result in results if result.method == method}

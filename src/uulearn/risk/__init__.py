@@ -1,7 +1,7 @@
 """The classification risk estimated from two unlabeled sets: pure functions and one criterion.
 
 The risk is the sum of two signed *risk terms*, one per class; the paper writes each as a bracket.
-Equation, section and definition numbers are those of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
+Equations, sections and definitions are numbered as in Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 """
 
 from uulearn.risk.accumulation import accumulate

@@ -1,4 +1,4 @@
-"""Gradient accumulation equal to the whole batch: the correction uses the risk terms of all micro-batches."""
+"""Gradient accumulation that gives the gradient of the whole batch: corrections use the terms of all micro-batches."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +23,12 @@ def accumulate(
 ) -> UURiskParts:
     """Compute the risk of all micro-batches together and add its gradient to the model's parameters.
 
-    The result equals ``criterion(model(x), sets).backward()`` on the whole batch, with the memory of one micro-batch. A
-    first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
+    The result equals ``criterion(model(x), sets).backward()`` on the whole batch but needs memory for one micro-batch
+    only. A first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
     micro-batch with the derivatives of the correction at these terms. Dropout uses the same random numbers in both
-    passes. Running statistics of batch normalization are updated in the second pass only. In a process group, the risk
-    terms include the micro-batches of all workers, and each worker needs at least one; all workers need the same number
-    if forward passes communicate (FSDP, synchronized batch normalization).
+    passes. Batch normalization updates its running statistics in the second pass only. In a process group, the risk
+    terms include the micro-batches of all workers. Each worker needs at least one micro-batch. If forward passes
+    communicate (FSDP, synchronized batch normalization), all workers need the same number of micro-batches.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def accumulate(
     model : nn.Module
         Maps the first item of a micro-batch to scores of shape (n,) or (n, 1).
     micro_batches : iterable of (x, sets)
-        The parts of the batch, of any size and composition.
+        Parts of the batch; each may have any number of rows from either set.
     backward : callable, optional
         Called with the scalar to differentiate, for example ``accelerator.backward`` or
         ``lambda loss: scaler.scale(loss).backward()``.
@@ -83,7 +83,7 @@ def accumulate(
 
 
 def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, group: Any) -> None:
-    """Raise on every worker if different numbers of micro-batches would deadlock the forward passes."""
+    """Raise an error on every worker if unequal numbers of micro-batches would deadlock the forward passes."""
     communicating = next((m for m in model.modules() if _is_synchronized(m) or _is_sharded(m)), None)
     if communicating is None:
         return
@@ -93,7 +93,7 @@ def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, gro
     if least < most:
         raise ValueError(
             f"workers have between {least} and {most} micro-batches, but {type(communicating).__name__} communicates "
-            "in every forward pass; give each worker the same number."
+            "in every forward pass; give each worker the same number of micro-batches."
         )
 
 

@@ -1,4 +1,4 @@
-"""The four coefficients that turn two unlabeled sets into a classification risk, and the precision they allow:
+"""The four coefficients that express the classification risk by risks on two unlabeled sets:
 
     R(g) = a·R_u⁺(g) − b·R_u⁻(g) − c·R_u′⁺(g) + d·R_u′⁻(g).
 
@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 from uulearn.exceptions import ClosePriorsWarning
 
-# Below this |θ − θ′| a warning reports the precision: with π = ½, the standard error of the risk is more than ten times
-# that of labels on the same rows.
+# Below this |θ − θ′|, a warning reports the precision: with π = ½, the standard error of the risk is more than ten
+# times the standard error that labels of the same rows would give.
 CLOSE_PRIORS = 0.1
-# Below this |θ − θ′| the priors count as equal and are rejected: the coefficients would exceed 10⁵.
+# Below this |θ − θ′|, the priors are considered equal and rejected, because the coefficients would exceed 10⁵.
 EQUAL_PRIORS = 1e-6
 
 
@@ -78,7 +78,7 @@ def check_sizes(sizes: Sequence[int]) -> tuple[int, int]:
     values = tuple(sizes) if isinstance(sizes, Iterable) else ()
     if len(values) != 2 or not all(isinstance(value, Integral) and value >= 1 for value in values):
         raise ValueError(
-            f"sizes must be two whole numbers of rows, of set 0 and of set 1, each at least 1, got {sizes!r}; "
+            f"sizes must be two whole numbers of rows, one per set and each at least 1, got {sizes!r}; "
             "pass for example sizes=(3000, 3000)."
         )
     return int(values[0]), int(values[1])
@@ -113,11 +113,9 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
 def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
     """Return the worst-case precision of the zero-one risk estimated from two sets of the given sizes.
 
-    A row of set 0 contributes a/n or −b/n to the estimate, a row of set 1 contributes d/n′ or −c/n′. Therefore
+    A row of set 0 contributes a/n or −b/n to the estimate, and a row of set 1 contributes d/n′ or −c/n′. Therefore
     SE ≤ ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give at most ½/√N.
 
-    Examples
-    --------
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
     """
@@ -142,7 +140,7 @@ def warn_if_close(
     warnings.warn(
         f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients reach "
         f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
-        f"{100 * cost.standard_error:.2g} points, like {max(1, round(cost.effective_rows)):,} labeled rows; "
+        f"{100 * cost.standard_error:.2g} points, equivalent to {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=stacklevel,

@@ -25,8 +25,6 @@ LARGEST_SLOPE = 1e6  # a function with a steeper slope is rejected as not Lipsch
 def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
     """Apply the generalized leaky ReLU: x for x ≥ 0, slope·x for x < 0, with slope ≤ 0.
 
-    Examples
-    --------
     >>> leaky_relu(torch.tensor([2.0, -2.0]), slope=-0.5)
     tensor([2., 1.])
     """
@@ -40,7 +38,7 @@ def identity(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Method:
-    """The training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""
+    """A training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""
 
     name: str
     corrections: tuple[Correction, Correction]
@@ -55,7 +53,7 @@ def check_slope(slope: float) -> float:
     if not isinstance(slope, Real) or not float(slope) <= 0 or float(slope) == -float("inf"):
         raise ValueError(
             f"slope (λ of the generalized leaky ReLU) must be a number ≤ 0, got {slope!r}; with a positive "
-            "slope the risk has no lower bound. Use 0 for the ReLU, -1 for the absolute value."
+            "slope the risk has no lower bound. Use 0 for the ReLU or -1 for the absolute value."
         )
     return float(slope)
 
@@ -99,13 +97,11 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
 
 
 def check_correction(f: Any) -> None:
-    """Raise a ValueError that says which property of Definition 1 fails, and where.
+    """Raise a ValueError if a property of Definition 1 is violated; the message names the property and a point.
 
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
-    refined. A grid cannot prove a property, but it finds common mistakes.
+    refined. This check cannot prove the properties, but it finds common mistakes.
 
-    Examples
-    --------
     >>> check_correction(torch.square)
     Traceback (most recent call last):
         ...
@@ -126,12 +122,12 @@ def check_correction(f: Any) -> None:
 
     def first(bad: Tensor) -> int | None:
         where = bad.nonzero().flatten()
-        # A point near ±1 makes the clearest message.
+        # A point near ±1 gives the clearest message.
         return int(where[x[where].abs().log10().abs().argmin()]) if len(where) else None
 
     remedy = "a consistent correction (Definition 1) is non-negative, Lipschitz, and f(x) = x for x ≥ 0."
     if (at := first(~(y >= 0))) is not None:
-        raise ValueError(f"correction {name} is not non-negative: f({x[at]:.6g}) = {y[at]:.6g}; {remedy}")
+        raise ValueError(f"correction {name} must be non-negative, but f({x[at]:.6g}) = {y[at]:.6g}; {remedy}")
     if (at := first((x >= 0) & ~((y - x).abs() <= 1e-6 + 1e-6 * x.abs()))) is not None:
         raise ValueError(f"correction {name} is not the identity on x ≥ 0: f({x[at]:.6g}) = {y[at]:.6g}; {remedy}")
     slope, place = _steepest(f, x, y)
@@ -142,7 +138,7 @@ def check_correction(f: Any) -> None:
 
 
 def _steepest(f: Correction, x: Tensor, y: Tensor) -> tuple[float, float]:
-    """Return the largest slope and its position; halving an interval raises the slope only at jumps and cusps."""
+    """Return the largest slope and its position; halving an interval increases the slope only at jumps and cusps."""
     steep = (y.diff().abs() / x.diff()).topk(50).indices
     left, right = x[steep], x[steep + 1]
     for _ in range(40):

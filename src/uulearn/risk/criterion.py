@@ -16,14 +16,14 @@ from uulearn.risk.losses import LossFunction, get_loss
 class UURisk(nn.Module):
     """Training objective for a batch of scores from two unlabeled sets (Algorithm 1, lines 8 to 10).
 
-    The batch may have any composition and order of rows; scores have shape (n,) or (n, 1). The criterion has no state
-    and works under autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. A risk term that needs a set
-    without rows in the batch is 0 with zero gradient, because it cannot be estimated; a set whose coefficient is zero
-    is not needed.
+    A batch may contain any number of rows of each set, in any order; scores have shape (n,) or (n, 1). The criterion
+    has no state and supports autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. A risk term cannot
+    be estimated if the batch has no rows of a set with a non-zero coefficient in the term. Such a term is 0 and has a
+    zero gradient.
 
-    In a process group, the risk terms are computed from the rows of all workers. Every worker must call the
-    criterion, even without rows, and the mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
-    Use `accumulate` for gradient accumulation: several calls would correct each part of the batch separately.
+    In a process group, the risk terms are computed from the rows of all workers. Every worker must call the criterion,
+    even if it has no rows. The mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
+    For gradient accumulation, use `accumulate`, because separate calls would correct each part of the batch separately.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class UURisk(nn.Module):
     slope : float
         λ ≤ 0 of ``"leaky_relu"``.
     distributed : bool
-        Whether the risk terms include the rows of all workers of the process group, if there is one. Pass False for
-        rows that each worker evaluates separately.
+        Whether the risk terms include the rows of all workers if there is a process group. Pass False if each worker
+        evaluates its rows separately.
     process_group : torch.distributed.ProcessGroup, optional
         The workers that share a batch; None means all workers.
 
@@ -92,7 +92,7 @@ class UURisk(nn.Module):
         return estimate_risk(scores, sets, self.coefficients, self.loss, self.method)
 
     def extra_repr(self) -> str:
-        """Return the arguments that ``repr`` shows."""
+        """Return the arguments shown by ``repr``."""
         slope = f", slope={self.slope:g}" if "leaky_relu" in self.method.name else ""
         return (
             f"set_priors={self.set_priors}, target_prior={self.target_prior:g}, loss={self.loss.name!r}, "

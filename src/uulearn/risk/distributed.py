@@ -1,4 +1,4 @@
-"""Sums over all workers of a process group, with the gradient that data parallelism needs."""
+"""Sums over all workers of a process group, with gradients that are correct under data parallelism."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ from torch import Tensor
 
 
 def world_size(group: Any = None) -> int:
-    """Return the number of workers in the process group (None: the default group); 1 without a group."""
+    """Return the number of workers in the process group (None: the default group), or 1 if there is no group."""
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
     """Return the sum of the values of all workers.
 
-    Every worker must call it, even without rows. The gradient is multiplied by the number of workers, because data
-    parallelism (DDP, FSDP) averages the gradients of all workers; the average is then the gradient of the sum.
+    Every worker must call this function, even a worker without rows. The gradient is multiplied by the number of
+    workers, because data parallelism (DDP, FSDP) averages the gradients; the average is then the gradient of the sum.
     """
     if world_size(group) == 1:
         return values

@@ -1,7 +1,7 @@
 """The risk estimators of the paper as pure functions of scores.
 
 Every estimate is a weighted sum over the rows of a batch: a row of set 0 has weight a/n in the positive risk term and
-−b/n in the negative one, a row of set 1 has −c/n′ and d/n′. Sums are computed in float32 or float64.
+−b/n in the negative one; a row of set 1 has weights −c/n′ and d/n′. Sums are computed in float32 or float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,14 @@ from uulearn.risk.losses import LossFunction, MarginLoss, get_loss
 
 
 class UURiskParts(NamedTuple):
-    """The parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
+    """Parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
 
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
-    their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). ``objective`` is what training
-    minimizes: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
+    their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). Training minimizes
+    ``objective``: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
+
+    >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (1.0, 0.0), 0.5).positive
+    tensor(0.1345)
     """
 
     positive: Tensor
@@ -32,7 +35,11 @@ class UURiskParts(NamedTuple):
 
 
 class PNRiskParts(NamedTuple):
-    """The supervised risk (Eq. 2): π·R̂_p⁺, (1 − π)·R̂_n⁻ and their sum."""
+    """The supervised risk (Eq. 2): π·R̂_p⁺, (1 − π)·R̂_n⁻ and their sum.
+
+    >>> pn_risk(torch.tensor([3.0, 1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").negative.item()
+    0.5
+    """
 
     positive: Tensor
     negative: Tensor
@@ -40,10 +47,10 @@ class PNRiskParts(NamedTuple):
 
 
 class RowWeights(NamedTuple):
-    """Weights of the rows of a batch; three tensors of shape (n,).
+    """Weights of the rows in a batch: three tensors of shape (n,).
 
     ``positive`` multiplies ℓ(g) and ``negative`` multiplies ℓ(−g) in the two risk terms. ``membership`` is the signed
-    weight of the row if the sets are treated as classes: its sign is the class, its magnitude the weight.
+    weight of the row if the sets are treated as classes: the sign is the class, and the magnitude is the weight.
     """
 
     positive: Tensor
@@ -56,9 +63,9 @@ def row_weights(
 ) -> RowWeights:
     """Return the weight of every row of a batch with the given set memberships (0 or 1), shape (n,).
 
-    ``counts`` are the numbers of rows of each set in the whole batch, if these rows are only a part of it. If a risk
-    term needs a set that the batch does not contain, its weights are all zero, and so are the term and its gradient. A
-    set whose coefficient is zero is not needed.
+    If these rows are only a part of a batch, ``counts`` is the number of rows of each set in the whole batch. If the
+    batch has no rows of a set with a non-zero coefficient in a risk term, all weights of the term are zero, and so are
+    the term and its gradient.
     """
     a, b, c, d = coefficients
     in0, in1 = (sets == 0).to(dtype), (sets == 1).to(dtype)
@@ -67,7 +74,7 @@ def row_weights(
     has0, has1 = (n0 > 0).to(dtype), (n1 > 0).to(dtype)
     known_positive = (has0 if a else 1.0) * (has1 if c else 1.0)
     known_negative = (has0 if b else 1.0) * (has1 if d else 1.0)
-    sign = 1.0 if a + b > 0 else -1.0  # the set with the higher prior is the positive side
+    sign = 1.0 if a + b > 0 else -1.0  # the set with the higher prior is treated as positive
     return RowWeights(
         positive=known_positive * (a * mean0 - c * mean1),
         negative=known_negative * (d * mean1 - b * mean0),
@@ -84,7 +91,7 @@ def weighted_risk(
 ) -> UURiskParts:
     """Return all parts of the risk from scores and row weights, both of shape (n,) in float32 or float64.
 
-    ``total`` sums the risk terms over several workers, given the contribution of this worker.
+    ``total`` is a function that maps the risk terms of this worker to their sums over all workers.
     """
     terms = [_weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)]
     if method.objective == "membership":
@@ -127,7 +134,7 @@ def uu_risk(
     Parameters
     ----------
     scores : tensor of shape (n,) or (n, 1)
-        g(x) of each row; rows of both sets in any order.
+        Score g(x) of each row; rows of both sets may be in any order.
     sets : tensor of shape (n,) or (n, 1)
         The set that each row came from, 0 or 1.
     set_priors, target_prior, loss, method, slope
@@ -136,8 +143,8 @@ def uu_risk(
     Notes
     -----
     Special cases: (θ, θ′) = (1, 0) is supervised learning, and (1, π) is positive-unlabeled learning, where
-    ``method="relu"`` gives the non-negative PU risk. A risk term that needs a set without rows in this batch is 0 with
-    zero gradient, never NaN.
+    ``method="relu"`` gives the non-negative PU risk. If a risk term requires a set that has no rows in this batch, the
+    term is 0 and has a zero gradient; it is never NaN.
 
     Examples
     --------
@@ -169,8 +176,6 @@ def pn_risk(
 
     Labels are 1 and 0, or 1 and −1.
 
-    Examples
-    --------
     >>> pn_risk(torch.tensor([3.0, -1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").total.item()
     0.0
     """
@@ -205,7 +210,7 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
     """Return set memberships with shape (n,), or raise a ValueError for values other than 0 and 1.
 
     Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
-    device. In these cases the mask of invalid rows is returned too; the caller turns their weights into NaN.
+    device. In these cases a mask of the invalid rows is returned too, and the caller sets their weights to NaN.
     """
     if sets.ndim == 2 and sets.shape[1] == 1:
         sets = sets.squeeze(1)
@@ -223,10 +228,10 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
 
 
 def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
-    """Return six sums that summarize a batch: ℓ(g) and ℓ(−g) over set 0, both over set 1, n, n′; shape (6,), float64.
+    """Return six sums of a batch in float64, shape (6,): ℓ(g) and ℓ(−g) over set 0, the same over set 1, n, and n′.
 
-    The sums of several batches can be added for the risk of their union. The mean of their corrected risks would be
-    another number, because the correction is not linear.
+    Add the sums of several batches to compute the risk of all their rows. The mean of the corrected risks of the
+    batches would be a different number, because the correction is not linear.
     """
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))
@@ -242,14 +247,14 @@ def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
 
 
 def risk_from_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -> UURiskParts:
-    """Return the risk of the rows that the six sums summarize; equals `uu_risk` up to rounding."""
+    """Return the risk computed from the six sums of `batch_sums`; it equals `uu_risk` up to rounding."""
     a, b, c, d = coefficients
     plus0, minus0, plus1, minus1, n0, n1 = sums.unbind()
     positive = _risk_term((a, plus0, n0), (-c, plus1, n1))
     negative = _risk_term((d, minus1, n1), (-b, minus0, n0))
     if method.objective != "membership":
         return risk_from_terms(method, positive, negative)
-    higher, lower = (plus0, minus1) if a + b > 0 else (plus1, minus0)  # losses of the sets with higher and lower prior
+    higher, lower = (plus0, minus1) if a + b > 0 else (plus1, minus0)  # set with the higher prior first
     return risk_from_terms(method, positive, negative, (higher + lower) / (n0 + n1).clamp(min=1))
 
 

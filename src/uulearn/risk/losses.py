@@ -19,8 +19,8 @@ LossFunction = Callable[[Tensor], Tensor]
 
 
 def logistic(z: Tensor) -> Tensor:
-    """Return ln(1 + exp(−z)), the paper's choice for training; its minimizer is the log-odds."""
-    # Above 50, softplus(x) equals x in double precision; the default threshold of torch, 20, would lose digits.
+    """Return ln(1 + exp(−z)), the loss used for training in the paper; its minimizer is the log-odds."""
+    # Above 50, softplus(x) equals x in double precision; torch's default threshold of 20 would reduce the precision.
     return F.softplus(-z, threshold=50)
 
 
@@ -35,7 +35,7 @@ def ramp(z: Tensor) -> Tensor:
 
 
 def double_hinge(z: Tensor) -> Tensor:
-    """Return max(−z, max(0, (1 − z)/2)), the convex loss with ℓ(z) − ℓ(−z) = −z that is cheapest to compute."""
+    """Return max(−z, max(0, (1 − z)/2)), the fastest convex loss with ℓ(z) − ℓ(−z) = −z."""
     return torch.maximum(-z, ((1 - z) / 2).clamp(min=0))
 
 
@@ -50,7 +50,7 @@ def squared_probability(z: Tensor) -> Tensor:
 
 
 def zero_one(z: Tensor) -> Tensor:
-    """Return (1 − sign z)/2, which is ½ at z = 0. For evaluation only: it has no gradient."""
+    """Return (1 − sign z)/2, which is ½ at z = 0. This loss has no gradient and is for evaluation only."""
     return (1 - torch.sign(z.detach())) / 2
 
 
@@ -58,7 +58,10 @@ def zero_one(z: Tensor) -> Tensor:
 class MarginLoss:
     """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
 
-    It is calibrated at the minimizer of a *proper* loss only; for other losses it is correct only at score 0.
+    The probability is calibrated only at the minimizer of a *proper* loss. For other losses, it is correct only at 0.
+
+    >>> MarginLoss("hinge", lambda z: (1 - z).clamp(min=0))(torch.tensor([0.0, 2.0]))
+    tensor([1., 0.])
     """
 
     name: str
@@ -88,8 +91,6 @@ LOSSES: dict[str, MarginLoss] = {
 def get_loss(loss: str | LossFunction | MarginLoss) -> MarginLoss:
     """Return the loss with the given name, or wrap an elementwise ℓ(z) after checking it on a few margins.
 
-    Examples
-    --------
     >>> get_loss("sigmoid")(torch.tensor([0.0])).item()
     0.5
     """

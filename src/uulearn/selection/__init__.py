@@ -1,4 +1,4 @@
-"""Model selection without labels: a search, scorers and splitters for scikit-learn, and sensitivity to wrong priors."""
+"""Model selection without labels: search, scikit-learn scorers and splitters, and sensitivity to wrong priors."""
 
 from uulearn.selection.scorers import UUScorer
 from uulearn.selection.search import Candidate, UUClassifierCV

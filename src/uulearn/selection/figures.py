@@ -1,4 +1,4 @@
-"""A `uulearn.selection.Sensitivity` as a table, a sentence, a data frame or a figure."""
+"""Show a `uulearn.selection.Sensitivity` as a table, a sentence, a data frame or a figure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from uulearn.selection.sensitivity import Sensitivity, SensitivityRow
 
 LETTERS = {"theta": "θ", "theta_prime": "θ′", "pi": "π"}
-# Minimum gain in standard errors; above two, because the largest of a dozen gains is reported.
+# Minimum gain in standard errors. It is above 2 because only the largest of about twelve gains is reported.
 CLEAR_GAIN = 3.0
-# Legend and color of the three curves of a figure.
+# Legend text and color of the three curves in a figure.
 LABELS = ("accuracy shown (95% interval)", "accuracy if the guess is right", "true accuracy (labels)")
 CURVE_COLORS = ("#2471a3", "#8e5ba6", "#1e8449")
 
@@ -41,7 +41,7 @@ def tabulate(found: Sensitivity) -> str:
 
 
 def conclude(found: Sensitivity) -> str:
-    """State which prior matters most for the accuracy shown and for the classifier."""
+    """Return a sentence that says which prior matters most for the accuracy shown and for the classifier."""
     (most, furthest), *others = found.moved.items()
     rest = ", ".join(f"{LETTERS[name]}: {move:.3f}" for name, move in others)
     shown = f"an error in {LETTERS[most]} moves the accuracy shown most, by up to {furthest:.3f}"
@@ -50,7 +50,7 @@ def conclude(found: Sensitivity) -> str:
     gains = [(row.true_gain or row.gain, row.assumption.name) for row in found.rows[1:]]
     clear = [(gain.value, name) for gain, name in gains if abs(gain.value) > CLEAR_GAIN * gain.standard_error]
     if not clear:
-        return f"{shown}; {itself} does not move beyond noise."
+        return f"{shown}; {itself} does not change significantly."
     value, name = max(clear, key=lambda item: abs(item[0]))
     return f"{shown}; {itself} changes most by {value:+.3f}, at {name}.".replace("-", "−")
 
@@ -77,7 +77,7 @@ def frame(found: Sensitivity) -> Any:
 
 
 def draw(found: Sensitivity, path: str | Path | None, ax: Sequence[Any] | None) -> Any:
-    """Draw the accuracy against the error, one panel each for θ, θ′ and π, without ``pyplot`` and its global state."""
+    """Plot the accuracy against the error in three panels (θ, θ′ and π), without the global state of ``pyplot``."""
     from matplotlib.figure import Figure
 
     axes = list(Figure(figsize=(11, 4.3), layout="constrained").subplots(1, 3, sharey=True) if ax is None else ax)
@@ -103,7 +103,7 @@ def draw(found: Sensitivity, path: str | Path | None, ax: Sequence[Any] | None) 
 def _draw_panel(axis: Any, rows: Sequence[SensitivityRow]) -> None:
     errors = [row.assumption.error for row in rows]
     ends = [(row.shown.value - row.shown.interval[0], row.shown.interval[1] - row.shown.value) for row in rows]
-    # The interval lies within [0, 1], which the estimate itself may leave.
+    # The interval lies within [0, 1], but the estimate may lie outside.
     spans = [[max(0.0, side) for side in sides] for sides in zip(*ends, strict=True)]
     axis.axvline(0, color="#b0b0b0", lw=0.8, zorder=0)
     bars = {"marker": "o", "ms": 5, "lw": 1.8, "elinewidth": 1, "capsize": 3}

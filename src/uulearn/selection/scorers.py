@@ -12,17 +12,17 @@ MEASURES = ("accuracy", "balanced_accuracy", "auc")
 
 
 class UUScorer:
-    """A scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions on (X, sets); no label is used.
+    """Scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions on (X, sets); no label is used.
 
     It scores any estimator that has ``decision_function``, ``predict_proba`` or ``predict``: a `uulearn.UUClassifier`,
-    a pipeline that ends in one, or a classifier of set membership that is used as a classifier of the classes.
+    a pipeline that ends in a `UUClassifier`, or a classifier of set membership that is used to predict classes.
 
     Parameters
     ----------
     measure : str
         ``"accuracy"`` at class prior π, ``"balanced_accuracy"`` or ``"auc"``; see `uulearn.metrics`.
     set_priors, target_prior : optional
-        (θ, θ′) and π; by default those of the estimator or, in a pipeline, of its last step.
+        (θ, θ′) and π; by default, the parameters of the estimator or of the last step of a pipeline.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class UUScorer:
     >>> sets = np.repeat([0, 1], 1000)
     >>> y = rng.random(2000) < np.where(sets == 0, 0.8, 0.2)
     >>> X = rng.normal(size=(2000, 2)) + 2 * y[:, None] - 1
-    >>> scorer = UUScorer("auc", set_priors=(0.2, 0.8))  # class 1 of the inverted membership is set 0
+    >>> scorer = UUScorer("auc", set_priors=(0.2, 0.8))  # after the inversion, class 1 is set 0
     >>> cross_val_score(LogisticRegression(), X, 1 - sets, scoring=scorer, cv=3).round(2)
     array([0.87, 1.  , 0.95])
     """

@@ -1,4 +1,4 @@
-"""A search without labels in one fit: every setting is evaluated out of fold, and the best one is ready to use."""
+"""Parameter search without labels: settings are evaluated out of fold, and the best one needs no further training."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ from uulearn import defaults
 from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_degenerate
-from uulearn.estimator.learners import OutOfFold, make_learner
+from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
@@ -31,14 +31,14 @@ from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
 
-# Parameters that are not searched: facts about the data, and execution options.
+# Parameters that cannot be searched: data, execution options, and parameters that do not affect fold models.
 FIXED_PARAMETERS = {
-    "set_priors", "target_prior", "n_estimators", "random_state", "device", "progress", "training",
-    "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
+    "set_priors", "target_prior", "n_estimators", "validation_fraction", "self_training_rounds", "random_state",
+    "device", "progress", "training", "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
 }  # fmt: skip
-# λ from the ReLU to the absolute value.
+# Slopes λ to try, from the ReLU (0) to the absolute value (−1).
 SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
-# Learning rates to try, as fractions of the estimator's.
+# Learning rates to try, as fractions of the learning rate of the estimator.
 RATE_FRACTIONS = (0.1, 0.3, 1.0)
 # Estimate of a setting that cannot be used.
 NO_ESTIMATE = Estimate(math.nan, math.nan, (math.nan, math.nan))
@@ -56,15 +56,17 @@ class Candidate:
     evaluation: Evaluation
     """Metrics of the classifier's (calibrated) decisions; all NaN if the setting failed."""
     gap: Estimate
-    """Accuracy of the best candidate minus that of this one, on the same rows: more precise than either estimate."""
+    """Accuracy of the best candidate minus the accuracy of this candidate, estimated on the same rows."""
     rank: int
-    """1 for the best; settings that failed come last."""
+    """Rank of the setting, 1 for the best; settings that failed have the last ranks."""
     failure: str | None = None
-    """Why the setting failed, such as a risk that was not finite; None if it did not fail."""
+    """Reason why the setting failed, such as a non-finite risk; None if it did not fail."""
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
     """Return the default grid: slopes λ from ReLU to absolute value, and learning rates."""
+    if isinstance(base.model, Learner):
+        raise ValueError(f"param_grid must list the parameters to search, because {base.model!r} is not a network.")
     grid: dict[str, list[Any]] = {}
     if isinstance(base.method, str) and base.method in ("leaky_relu", "abs"):
         grid = ({"method": ["leaky_relu"]} if base.method == "abs" else {}) | {"slope": SLOPES}
@@ -72,36 +74,36 @@ def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
 
 
 class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Chooses the settings of a `UUClassifier` without labels.
+    """Search for the best settings of a `UUClassifier` without labels.
 
     The rows are split into folds. For every setting, one model per fold is trained on the other folds and scores the
-    rows of its own, so the accuracy of the setting is estimated, from the two unlabeled sets, on all rows. Linear
-    models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little longer than one of
-    them. The ensemble of the best setting makes the predictions, so nothing is trained twice.
+    rows of its own fold. The accuracy of a setting is then estimated on all rows of the two unlabeled sets. Linear
+    models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little more time than
+    training one model. The ensemble of the best setting makes the predictions, so no model is trained twice.
 
-    Settings are compared by their decisions (calibrated ones if possible). A setting whose training diverges ranks
-    last, and a `FailedSettingWarning` names it; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
+    Settings are compared by their decisions, after calibration if possible. A setting whose training diverges ranks
+    last and is listed in a `FailedSettingWarning`; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
 
     Parameters
     ----------
     estimator : UUClassifier
-        Provides the parameters that are not searched; cloned. ``n_estimators`` is the number of folds (1, "auto": 5).
+        Classifier with all other parameters. ``n_estimators`` is the number of folds (5 if it is 1 or "auto").
     param_grid : dict, optional
-        Lists of values to try by parameter name of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``; all
-        combinations are tried. The default is a path of λ from the ReLU to the absolute value (if the method is
-        ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times that of the estimator. λ is
-        ``slope``; a grid with slopes needs ``method="leaky_relu"``.
+        Parameter names of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``, with lists of values; all
+        combinations are tried. The default is a range of ``slope`` from the ReLU to the absolute value (if the method
+        is ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times the estimator's ``lr``. A grid
+        with slopes requires ``method="leaky_relu"``.
     store : str or Path, optional
-        Folder in which every model is stored as soon as it is trained; stored models are not trained again, so an
-        interrupted or extended search continues. The estimator needs an integer ``random_state``.
+        Folder in which every model is stored as soon as it is trained. Stored models are not trained again if a search
+        is interrupted or extended. The estimator must have an integer ``random_state``.
     executor : Executor, optional
-        Trains the models somewhere else, such as `uulearn.engines.ray_search.RayExecutor` on a Ray cluster: an object
-        with the method ``train(trials, jobs)`` of `uulearn.selection.Executor`. None trains in this process.
+        Object that trains the models, such as `uulearn.engines.ray_search.RayExecutor` for a Ray cluster. It implements
+        `uulearn.selection.Executor`. Default: train in this process.
 
     Attributes
     ----------
     best_estimator_ : UUClassifier
-        Fitted with the best setting.
+        Classifier fitted with the best setting.
     best_params_ : dict
     candidates_ : list of Candidate
         All settings, in the order in which they were tried.
@@ -135,7 +137,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.executor = executor
 
     def fit(self, X: Any, sets: Any) -> Self:
-        """Search on rows of both sets; ``sets`` is the set of each row, 0 or 1."""
+        """Search on rows of both sets; ``sets`` contains the set of each row, 0 or 1."""
         base = self._base()
         return self._search(base, inputs.read_joint_table(X, sets, any_shape=takes_any_shape(base.model)))
 
@@ -145,7 +147,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._search(base, inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(base.model)))
 
     def _base(self) -> UUClassifier:
-        """Return a checked copy of the estimator with a number of folds."""
+        """Return a validated copy of the estimator in which ``n_estimators`` is the number of folds."""
         if not isinstance(self.estimator, UUClassifier):
             raise TypeError(f"estimator must be a UUClassifier, got {type(self.estimator).__name__}.")
         base: UUClassifier = clone(self.estimator)
@@ -153,11 +155,11 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"executor must have a method train(trials, jobs), got {self.executor!r}.")
         if self.store is not None and not isinstance(base.random_state, int | np.integer):
             raise ValueError(
-                "a search with a store needs an estimator with an integer random_state, because its models must be "
-                f"recognized; got {base.random_state!r}."
+                "a search with a store needs an estimator with an integer random_state, to find stored models again, "
+                f"got {base.random_state!r}."
             )
         if base.set_priors is None:
-            raise ValueError("a search compares accuracies, which need set_priors; got None, pass them.")
+            raise ValueError("a search compares accuracies, which need class priors; set set_priors of the estimator.")
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))
@@ -171,7 +173,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"param_grid cannot search {name!r}; it may contain {', '.join(sorted(known))}.")
             if name == "slope" and "leaky_relu" not in (methods := grid.get("method", [base.method])):
                 raise ValueError(
-                    f"slope is only used by method 'leaky_relu', got {methods[0]!r}; set it, or leave slope out."
+                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change method, or remove slope."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")
@@ -188,7 +190,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         workers = join_workers(options.distributed, resolve_device(base.device))
         if workers is not None and (self.store is not None or self.executor is not None):
             raise ValueError(
-                "a search by several processes of one group trains one model after another, and takes neither a store "
+                "a search in a group of several processes trains models one by one and supports neither a store "
                 "nor an executor; start one process, or set distributed=False."
             )
         common = make_plan(base.get_params(deep=False), given, workers=workers, stacklevel=3)
@@ -211,13 +213,13 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if result.error is not None:
             raise result.error
         warn_if_degenerate(plans[best], result, stacklevel=3)
-        # Set at the end, so an interrupted search does not change the result of an earlier one.
+        # Set at the end, because an interrupted search must not change the result of an earlier one.
         self.best_estimator_ = tried[best].set_fitted(result)
         self.best_params_, self.candidates_ = settings[best], candidates
         return self
 
     def summary(self) -> str:
-        """Return the settings in the order of their estimated accuracy, and a description of the best one."""
+        """Return the settings in order of estimated accuracy, and a description of the best one."""
         check_is_fitted(self, "best_estimator_")
         lines = ["accuracy estimated without labels, on all rows, by models that were not trained on them"]
         for candidate in sorted(self.candidates_, key=lambda one: one.rank):
@@ -242,7 +244,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """Names of the columns, if they had names."""
+        """Names of the columns, if the training data had column names."""
         return self._best().feature_names_in_
 
     def __sklearn_tags__(self) -> Any:
@@ -250,15 +252,15 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return get_tags(self.estimator) if isinstance(self.estimator, UUClassifier) else super().__sklearn_tags__()
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Return scores of shape (n,) by the best setting."""
+        """Return scores of shape (n,) from the best estimator."""
         return self._best().decision_function(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return classes of shape (n,) by the best setting."""
+        """Return classes of shape (n,) from the best estimator."""
         return self._best().predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return probabilities of shape (n, 2) by the best setting."""
+        """Return probabilities of shape (n, 2) from the best estimator."""
         return self._best().predict_proba(X)
 
     def score(self, X: Any, sets: Any) -> float:
@@ -267,7 +269,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _with_resolved(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassifier:
-    """Return the classifier with "auto" replaced by values."""
+    """Return the classifier with each "auto" parameter replaced by its resolved value."""
     resolved = resolve_defaults(classifier.get_params(deep=False), sizes)
     found: UUClassifier = clone(classifier).set_params(**resolved)
     return found
@@ -305,7 +307,7 @@ def _compare(
     set_priors: tuple[float, float],
     target_prior: float,
 ) -> list[Candidate]:
-    """Evaluate every setting and compare it with the best; raise an error if all settings failed."""
+    """Evaluate every setting and compare it with the best one; raise an error if all settings failed."""
     if all(isinstance(one, Exception) for one in decided):
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
         listed = _list_failures(zip(settings, map(str, decided), strict=True))

@@ -1,7 +1,7 @@
-"""The effect of wrong priors: the classifier is trained again for each error, all runs together if possible.
+"""Measure the effect of wrong priors: train the classifier again for each error, in one batch if possible.
 
 θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
-changes one of them at a time, trains with the changed value, and reports both effects.
+changes one prior at a time, trains with the changed value, and reports both effects.
 """
 
 import copy
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from uulearn import defaults
 from uulearn.data import Rows, TwoSets, hold_out, inputs
 from uulearn.data.inputs import FitData
-from uulearn.estimator import FitPlan, UUClassifier, check_parameters, guards, make_plan, run_plan
+from uulearn.estimator import FitPlan, UUClassifier, check_parameters, make_plan, run_plan
+from uulearn.estimator.fitting import warn_if_one_sided
 from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import choose_seed, takes_any_shape
@@ -34,7 +35,7 @@ from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.batched.out_of_fold import can_be_batched
 from uulearn.training.options import TrainingOptions
 
-# Parameter name of the assumption without a change.
+# Parameter name of the assumption with unchanged priors.
 BASELINE = "baseline"
 
 Scores = NDArray[np.float32]
@@ -57,7 +58,7 @@ class Assumption(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A change of the priors that was not tried, and why."""
+    """A change of the priors that was not tried, and the reason."""
 
     assumption: Assumption
     reason: str
@@ -65,31 +66,31 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class SensitivityRow:
-    """The classifier that was trained as if the changed priors were true."""
+    """Results of the classifier that was trained as if the changed priors were true."""
 
     assumption: Assumption
     shown: Estimate
-    """Accuracy on the held-out rows, estimated with the priors used in training, as a user would see it."""
+    """Accuracy on the held-out rows, estimated with the priors used in training. This is the value that a user sees."""
     if_guess_right: Estimate
     """Accuracy of the same predictions, estimated with the guessed priors."""
     not_retrained: Estimate
-    """Accuracy of the predictions of the baseline, estimated with the changed priors."""
+    """Accuracy of the baseline's predictions, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus the baseline's; more precise than either, because both use the same rows."""
+    """``if_guess_right`` minus the baseline's value, estimated on the same rows."""
     differing: float
-    """Fraction of the held-out rows whose prediction differs from that of the baseline."""
+    """Fraction of the held-out rows for which this classifier and the baseline predict different classes."""
     true: Estimate | None
     """Accuracy on labeled test rows; None without labels."""
     true_gain: Estimate | None
-    """``true`` minus the baseline's."""
+    """``true`` minus the baseline's value."""
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Dependence of a classifier and its estimated accuracy on θ, θ′ and π; print it, `plot` it or use `to_frame`."""
+    """Dependence of a classifier and its estimated accuracy on θ, θ′ and π; see also `plot` and `to_frame`."""
 
     rows: tuple[SensitivityRow, ...]
-    """The baseline first, then θ, θ′ and π, each sorted by error."""
+    """The baseline, followed by the changes of θ, θ′ and π, each sorted by error."""
     skipped: tuple[Skipped, ...]
     held_out_sizes: tuple[int, int]
     test_size: int
@@ -106,7 +107,7 @@ class Sensitivity:
 
     @property
     def baseline(self) -> SensitivityRow:
-        """The row of the guess itself."""
+        """The row for the guessed priors."""
         return self.rows[0]
 
     def along(self, parameter: str) -> list[SensitivityRow]:
@@ -118,7 +119,7 @@ class Sensitivity:
 
     @property
     def moved(self) -> dict[str, float]:
-        """For each prior, the largest change of the accuracy shown; sorted, largest first."""
+        """The largest change of the accuracy shown for each prior, in decreasing order."""
         changes = {
             name: [abs(row.shown.value - self.baseline.shown.value) for row in self.along(name)] for name in LETTERS
         }
@@ -127,18 +128,18 @@ class Sensitivity:
 
     @property
     def conclusion(self) -> str:
-        """One sentence: which prior matters most, and by how much."""
+        """A sentence that says which prior matters most, and by how much."""
         return figures.conclude(self)
 
     def __str__(self) -> str:
         return figures.tabulate(self)
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per run; it has true accuracies if labels were passed."""
+        """Return a pandas DataFrame with one row per run; it includes true accuracies if labels were passed."""
         return figures.frame(self)
 
     def plot(self, path: str | Path | None = None, ax: Sequence[Any] | None = None) -> Any:
-        """Draw a matplotlib figure with three panels, into axes ``ax`` and written to ``path`` if given."""
+        """Draw a matplotlib figure with three panels, in the axes ``ax`` if given, and save it to ``path`` if given."""
         return figures.draw(self, path, ax)
 
 
@@ -150,24 +151,24 @@ def prior_sensitivity(
     errors: Sequence[float] = defaults.SENSITIVITY_ERRORS,
     test_data: tuple[Any, Any] | None = None,
 ) -> Sensitivity:
-    """Train the classifier again as if θ, θ′ or π had each of some errors, and compare.
+    """Train the classifier again with each error added to θ, θ′ or π, and compare the results.
 
-    All runs share the seed and the held-out rows, so they differ in the changed prior only. Linear models and MLPs on
-    dense rows are trained together (`uulearn.training.batched`); other models and ensembles one by one. Checkpoints are
-    not written. "auto" means here ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False``.
+    All runs share the seed and the held-out rows, so they differ only in the changed prior. Linear models and MLPs on
+    dense rows are trained together (`uulearn.training.batched`); other models and ensembles are trained one by one,
+    without checkpoints. "auto" means ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False`` here.
 
     Parameters
     ----------
     classifier : UUClassifier
-        Its ``set_priors`` and ``target_prior`` are the guess. It may be fitted or not, and is not changed.
+        Fitted or unfitted classifier, which is not changed. Its ``set_priors`` and ``target_prior`` are the guess.
     X : array, DataFrame, sparse matrix or tensor of shape (n, …)
         Rows of both sets.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if it is 0.
     errors : sequence of float
-        Added to each prior in turn. Values that cannot be a prior are skipped, and listed in the result.
+        Errors that are added to each prior in turn. Impossible priors are skipped and listed in the result.
     test_data : (X, y), optional
-        Labeled rows of the target population, used for the true accuracy only.
+        Labeled rows of the target population, used only for the true accuracy.
 
     Examples
     --------
@@ -177,8 +178,8 @@ def prior_sensitivity(
     >>> X = rng.normal(size=(4000, 2)) + 2 * y[:, None] - 1
     >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=60, random_state=0)
     >>> found = prior_sensitivity(clf, X, sets, errors=(-0.1, 0.1))
-    >>> [(row.assumption.name, round(row.shown.value, 2), round(row.differing, 2)) for row in found.along("theta")]
-    [('θ − 0.1', 1.02, 0.01), ('your guess', 0.93, 0.0), ('θ + 0.1', 0.87, 0.01)]
+    >>> [(row.assumption.name, round(row.shown.value, 2)) for row in found.along("theta")]
+    [('θ − 0.1', 1.02), ('your guess', 0.93), ('θ + 0.1', 0.87)]
     """
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
@@ -205,7 +206,7 @@ def prior_sensitivity(
 
 
 def _single_run(classifier: UUClassifier) -> dict[str, Any]:
-    """Return the parameters of each run: one model of the last epoch, unless the classifier specifies otherwise."""
+    """Return the parameters of each run: one model without early stopping, unless the classifier sets them."""
     parameters: dict[str, Any] = classifier.get_params(deep=False)
     usual = {
         "n_estimators": defaults.N_ESTIMATORS if parameters["self_training_rounds"] else 1,
@@ -215,7 +216,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
     if isinstance(parameters["training"], TrainingOptions):
         parameters["training"] = dataclasses.replace(parameters["training"], checkpoint_dir=None)
-    # The seed of the last fit if that was random, else the seed of the next fit.
+    # Use the seed of the last fit if it was random, otherwise the seed of the next fit.
     if not isinstance(classifier.random_state, int | np.integer):
         state = {"random_state": copy.deepcopy(classifier.random_state), "training": None}
         parameters["random_state"] = classifier.seed_ if hasattr(classifier, "seed_") else choose_seed(state)
@@ -223,13 +224,13 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
 
 
 def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assumption], list[Skipped]]:
-    """Return the guess, then θ, θ′ and π changed by each error, and the impossible changes with the reason."""
+    """Return the guess, the guess with each error added to θ, θ′ or π, and the impossible changes with reasons."""
     steps = check_errors(errors)
     assumed, skipped = [guess], []
     for place, parameter in enumerate(LETTERS):
         for error in steps:
             priors = [*guess.set_priors, guess.target_prior]
-            priors[place] = round(priors[place] + error, 12)  # so that 0.9 + 0.1 is 1
+            priors[place] = round(priors[place] + error, 12)  # 0.9 + 0.1 becomes exactly 1
             altered = Assumption(parameter, error, (priors[0], priors[1]), priors[2])
             if objection := _objection(altered, guess):
                 skipped.append(Skipped(altered, objection))
@@ -255,7 +256,7 @@ def _objection(altered: Assumption, guess: Assumption) -> str | None:
 
 
 def check_errors(errors: Sequence[float]) -> list[float]:
-    """Return the sorted errors; raise ValueError if they are not usable."""
+    """Return the sorted errors; raise a ValueError if they are invalid."""
     values = list(errors) if isinstance(errors, Sequence | np.ndarray) and not isinstance(errors, str) else [errors]
     if odd := [value for value in values if not isinstance(value, Real) or not 0 < abs(float(value)) < 1]:
         raise ValueError(
@@ -263,7 +264,7 @@ def check_errors(errors: Sequence[float]) -> list[float]:
             "for example errors=(-0.1, -0.05, 0.05, 0.1)."
         )
     if not values or len(set(values)) < len(values):
-        raise ValueError(f"errors must be one number or more, each once, got {errors!r}.")
+        raise ValueError(f"errors must be one or more different numbers, got {errors!r}.")
     return sorted(map(float, values))
 
 
@@ -276,10 +277,10 @@ class _Scored(NamedTuple):
 
 @dataclass(frozen=True)
 class _Study:
-    """What all runs share, and for each assumption the scores or why there are none."""
+    """Data shared by all runs, and the scores for each assumption or the reason why they are missing."""
 
     plan: FitPlan
-    """For the guessed priors."""
+    """The plan for the guessed priors."""
     train: TwoSets
     held_out: TwoSets
     results: dict[Assumption, _Scored | str]
@@ -287,18 +288,18 @@ class _Study:
 
 
 def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any, sets: Any, test_data: Any) -> _Study:
-    """Read the rows, hold some out, and train all runs: together if each is a single network that a batch can hold."""
+    """Read the rows, hold some out, and train all runs, together if each is a network that can be batched."""
     given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(parameters["model"]), test_data=test_data)
     assert isinstance(given.data, TwoSets)
     if given.test is not None and bool((given.test[1] == given.test[1][0]).all()):
         found = "positive" if given.test[1][0] else "negative"
-        raise ValueError(f"all rows of test_data are {found}, so there is no accuracy; pass rows of both classes.")
+        raise ValueError(f"all rows of test_data are {found}; pass rows of both classes to compute the accuracy.")
     fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
     train, held_out = hold_out(given.data, fraction, parameters["random_state"])
     positions = train.positions, held_out.positions
     validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
     plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
-    # All rows in their original order and, if there are some, the test rows.
+    # All rows in their original order and, if given, the test rows.
     tables = [train.rows[0], *([] if plan.test is None else [plan.test[0]])]
     learner = plan.learner
     if not (
@@ -335,7 +336,7 @@ def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any
 def _train_one_by_one(
     plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]
 ) -> dict[Assumption, _Scored | str]:
-    """Fit once per assumption; an ensemble has its folds among the training rows."""
+    """Fit one classifier per assumption; an ensemble splits the training rows into folds."""
     results: dict[Assumption, _Scored | str] = {}
     for assumption in assumed:
         parameters = dataclasses.replace(
@@ -353,21 +354,21 @@ def _train_one_by_one(
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
-    """Return the scores of these rows of both sets, and the set of each."""
+    """Return the scores of these rows of both sets, and the set of each row."""
     return scores[torch.cat(data.positions).numpy()], np.repeat([0, 1], data.sizes)
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
-    """Return a row for every run with scores; the guess, which comes first, must have scores."""
+    """Return one row for every run that has scores; the first run, which uses the guess, must have scores."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(
             f"with the guessed priors, {baseline}; lower lr (now {study.plan.parameters.lr:g}), scale the columns, or "
-            "use another method than 'unbiased'."
+            "use a method other than 'unbiased'."
         )
     decisions, _ = _of_both_sets(baseline.rows, study.train)
     guessed, calibrated = guess[2:], study.plan.parameters.calibrated
-    guards.warn_if_one_sided(decisions, study.train.sizes, *guessed, log_odds=calibrated, stacklevel=3)
+    warn_if_one_sided(decisions, study.train.sizes, *guessed, log_odds=calibrated, stacklevel=3)
     usual, sets = _of_both_sets(baseline.rows, study.held_out)
     rows = []
     for assumption, scored in results.items():
@@ -378,7 +379,7 @@ def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> lis
         if study.plan.test is not None:
             labels = study.plan.test[1].numpy()
             true = evaluate_labeled(scored.test, labels).accuracy
-            # Labels are two sets, one with prior 1 and one with prior 0, at the prior of the test rows.
+            # Labeled rows form two sets with priors 1 and 0; the target prior is the class prior of the test rows.
             true_gain = uu_accuracy_difference(scored.test, baseline.test, 1 - labels, (1.0, 0.0), float(labels.mean()))
         rows.append(
             SensitivityRow(

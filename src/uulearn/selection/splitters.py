@@ -16,13 +16,11 @@ Positions = NDArray[np.int64]
 
 
 class SetKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Folds stratified by set, with all copies of a row in one fold; rows are shuffled first by default.
+    """Cross-validator with folds stratified by set and all copies of a row in the same fold; shuffles by default.
 
-    A row that occurs twice, in one set or in both, would otherwise be evaluated by a model that was trained on it. Use
-    ``groups`` to put rows into one fold for other reasons, such as rows of one patient.
+    If copies of a row were in different folds, a model could be evaluated on rows that it was trained on. Use
+    ``groups`` to keep other rows in the same fold, such as all rows of a patient.
 
-    Examples
-    --------
     >>> X, sets = np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8])
     >>> for train, test in SetKFold(2, random_state=0).split(X, sets):
     ...     print(np.bincount(sets[train]), np.bincount(sets[test]))
@@ -40,14 +38,14 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         return self.n_splits
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Positions, Positions]]:
-        """Yield the row numbers for training and for testing of each fold; ``y`` are the sets."""
+        """Yield the training and test row numbers of each fold; ``y`` contains the set of each row."""
         if y is None:
             raise ValueError("SetKFold needs the set of each row: call split(X, sets).")
         sets = np.asarray(y)
         smallest = min(np.count_nonzero(sets == which) for which in (0, 1))
         if smallest < self.n_splits:
             raise ValueError(
-                f"{self.n_splits} folds need at least {self.n_splits} rows of each set, and one set has {smallest}; "
+                f"{self.n_splits} folds need at least {self.n_splits} rows of each set, but one set has {smallest}; "
                 "use fewer folds or more rows."
             )
         together = _digests(X) if groups is None else np.asarray(groups)
@@ -59,7 +57,7 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
             if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
-                raise ValueError("a fold has no row of one set: too many rows must share a fold; use fewer folds.")
+                raise ValueError("a fold has no rows of one set (too many rows must share a fold); use fewer folds.")
             yield train, test
 
 

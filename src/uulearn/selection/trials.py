@@ -1,6 +1,6 @@
 """The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested.
 
-A stored model is a file named by a digest of everything that the model depends on.
+The file name of a stored model is a digest of everything that the model depends on.
 """
 
 import contextlib
@@ -37,26 +37,26 @@ from uulearn.training.out_of_fold import count_folds
 
 # Parameters that may differ between networks that are trained together.
 BATCHED_PARAMETERS = ("method", "slope", "lr", "l2", "training__weight_decay")
-# Parameters that a model of one fold does not depend on, except for rounding.
+# Parameters that do not affect the model of a fold, except for rounding.
 IRRELEVANT_PARAMETERS = (
     "training__checkpoint_dir", "training__checkpoint_every", "training__distributed", "progress", "device",
     "calibrated", "self_training_rounds",
 )  # fmt: skip
 
-# 2: models as the state of a learner.
+# Format 2 stores models as the state of a learner; format 3, scores at epochs that other rows chose.
 STORE_FORMAT = 3
 STORE_SUFFIX = ".safetensors"
-# Age at which a temporary file is removed; a newer one may belong to a search that is running.
+# Age in seconds at which a temporary file is removed; a newer file may belong to a running search.
 STALE_SECONDS = 3600
 
 Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
-"""Number of a setting, and a fold."""
+"""Number of a setting and number of a fold."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The plans of all settings; they share rows, folds and seed."""
+    """The plans of all settings, which share rows, folds and seed."""
 
     plans: Sequence[FitPlan]
 
@@ -81,7 +81,7 @@ class Trials:
         return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)
 
     def learner(self, setting: int) -> Learner:
-        """Return the learner of a setting for the devices of this process, which may differ from those of the plan."""
+        """Return the learner of a setting for the devices of this process, which may differ from the plan's devices."""
         return make_learner(self.plans[setting].parameters)
 
     def parameters(self, setting: int) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Trials:
         return found | {f"training__{name}": value for name, value in vars(training).items()}
 
     def is_batched(self, setting: int) -> bool:
-        """Return whether the models of the setting are trained together with those of similar settings."""
+        """Return whether the models of the setting can be trained together with models of similar settings."""
         learner = self.learner(setting)
         return isinstance(learner, NetworkLearner) and learner.can_be_batched(self.data)
 
@@ -105,14 +105,14 @@ class TrainingJob:
 
 
 class Executor(Protocol):
-    """Where the models of a search are trained; `uulearn.engines.ray_search.RayExecutor` is one."""
+    """Interface of objects that train the models of a search, such as `uulearn.engines.ray_search.RayExecutor`."""
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
         """Run `train_job` for every job, in any order, and yield the results of each job when it finishes."""
 
 
 class FoldStore:
-    """The finished models of a search in a folder, which is created if necessary.
+    """A folder of finished models of a search, created if necessary.
 
     Any number of searches may share a folder: files are written atomically, and files of the same name have
     the same content. Nothing is unpickled.
@@ -121,7 +121,7 @@ class FoldStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"store must be a folder, and {self.folder} is a file; pass another path.")
+            raise ValueError(f"store must be a folder, but {self.folder} is a file; pass another path.")
         remove_temporary_files(self.folder, f"*{STORE_SUFFIX}", older_than=STALE_SECONDS)
 
     def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
@@ -132,14 +132,14 @@ class FoldStore:
         try:
             stored = load_tree(path)
             if stored["format"] != STORE_FORMAT:
-                raise ValueError(f"{path} has format {stored['format']!r}, and this version reads {STORE_FORMAT}.")
+                raise ValueError(f"{path} has format {stored['format']!r}, but this version reads {STORE_FORMAT}.")
             if "failure" in stored:
                 return NonFiniteRiskError(stored["failure"])
             model = learner.restore(ModelState(stored["tensors"], stored["config"]), row_shape)
             return FoldScores(model, History.from_dict(stored["history"]), stored["scores"])
         except (ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
             reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
-            raise CheckpointError(f"{reason} Delete it to train that model again.") from error
+            raise CheckpointError(f"{reason} Delete the file to train this model again.") from error
 
     def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
         """Store a model, or the failure of its training."""
@@ -151,15 +151,15 @@ class FoldStore:
             save_tree(path, {"format": STORE_FORMAT, **about})
         except OSError as error:
             raise CheckpointError(
-                f"{path} cannot be written ({error.strerror or error}); choose another store, or make this one "
-                "writable with space left."
+                f"{path} cannot be written ({error.strerror or error}); choose another store, or check its "
+                "permissions and free space."
             ) from error
 
 
 def train_all(
     trials: Trials, *, store: FoldStore | None = None, executor: Executor | None = None
 ) -> list[OutOfFold | NonFiniteRiskError]:
-    """Return out-of-fold models of every setting, or its error; models in the store are not trained again."""
+    """Return the out-of-fold models or the error of every setting; models in the store are not trained again."""
     found: dict[Place, Result] = {}
     names = {} if store is None else model_names(trials)
     for place, name in names.items():
@@ -222,11 +222,11 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
 
 
 def _check_finite(fitted: FoldScores) -> Result:
-    """Return the fit, or an error that batched training does not raise because the other runs continue."""
+    """Return the fit, or the error of a failed run; batched training raises no error because other runs continue."""
     reason = fitted.history.stop_reason
     if reason is not None and "not finite" in reason:
         return NonFiniteRiskError(reason)
-    # The last step may diverge, and no risk is computed after it. A mean overflows earlier than its parts.
+    # The last step may diverge, and no risk is computed after it. The mean overflows before the individual terms.
     if not torch.cat(fitted.scores).abs().mean().isfinite():
         return NonFiniteRiskError("scores of held-out rows are not finite")
     return fitted

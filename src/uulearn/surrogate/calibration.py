@@ -39,10 +39,10 @@ class MixtureCurve(NamedTuple):
 def fit_mixture_curve(
     score: Floats, sets: NDArray[np.int64], theta: Floats, rho: Floats, weight: Floats | None = None
 ) -> MixtureCurve:
-    """Return the non-decreasing curve of maximum likelihood for the sets of held-out rows.
+    """Fit a non-decreasing curve to the sets of held-out rows by maximum likelihood.
 
     ``score`` is higher for rows that look positive, ``theta`` and ``rho`` are the class prior of each set and its
-    fraction of the rows, and ``weight`` weighs the rows.
+    fraction of the rows, and ``weight`` contains the weights of the rows.
     """
     center, scale = float(score.mean()), float(score.std()) or 1.0
     z = (score - center) / scale
@@ -62,10 +62,10 @@ def fit_mixture_curve(
 
 
 def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
-    """Return a score per row from a classifier of sets, higher for rows that look positive; shape (n,).
+    """Return one score per row, shape (n,), from a classifier of sets; a higher score means more likely positive.
 
-    From probabilities q: log-odds of the expected prior of the row's set, Σ q_j·θ_j, scaled to [0, 1]. From decision
-    values: their sum weighted by the centered θ_j.
+    For probabilities q, the score is the log-odds of the expected prior of the row's set, Σ q_j·θ_j, scaled to [0, 1].
+    For decision values, it is their sum weighted by the centered θ_j.
     """
     if hasattr(classifier, "predict_proba"):
         scaled = (classifier.predict_proba(X) @ theta - theta.min()) / np.ptp(theta)
@@ -82,7 +82,7 @@ def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
 
 
 class MixtureCalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Set classifier with probabilities on the segment: the average of one classifier and one curve per fold."""
+    """Set classifier that averages over folds; each fold has its own classifier and calibration curve."""
 
     def __init__(self, estimator: Any, set_priors: Floats, set_fractions: Floats, cv: Any) -> None:
         self.estimator = estimator

@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from uulearn.defaults import TARGET_PRIOR
 from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning
 from uulearn.risk.coefficients import CLOSE_PRIORS, check_target_prior
 from uulearn.surrogate.accuracy import accuracy_weights, estimate_accuracy
@@ -32,17 +33,17 @@ from uulearn.surrogate.calibration import MixtureCalibratedClassifier
 from uulearn.surrogate.inversion import Floats, Inversion, invert_set_posterior, read_priors
 
 CALIBRATIONS = ("mixture", "sigmoid", "isotonic", None)
-LARGEST_LOG_ODDS = 36.0  # beyond, 1 − η is rounded to 0 in double precision
+LARGEST_LOG_ODDS = 36.0  # above this value, 1 − η is rounded to 0 in double precision
 
 
 def default_estimator(random_state: Any = None) -> Any:
-    """Return strongly regularized gradient boosting, because sets are noisy labels of the classes."""
+    """Return strongly regularized gradient boosting, because the set of a row is only a noisy label of its class."""
     options = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_features": 0.3}
     return HistGradientBoostingClassifier(**options, random_state=random_state)
 
 
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Binary classifier from two or more unlabeled sets, based on any scikit-learn classifier.
+    """Binary classifier trained on two or more unlabeled sets with any scikit-learn classifier.
 
     The base classifier learns to predict the *set* of a row, with its own objective, so trees, kernels and
     nearest neighbors can be used. Its set probabilities are then converted to the probability of the positive class,
@@ -51,7 +52,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     Parameters
     ----------
     set_priors : sequence of m ≥ 2 numbers
-        Class prior of each set; not all equal.
+        Class prior of each set; the priors must not all be equal.
     target_prior : float
         π, the class prior of the population that the classifier will be used on. It is not used in training:
         ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
@@ -60,11 +61,11 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None, because the inversion depends on
         the fractions of the sets.
     calibration : {"mixture", "sigmoid", "isotonic", None}
-        Calibration of the set probabilities, by cross-validation. ``"mixture"`` fits a logistic curve that is
+        Method of calibrating the set probabilities by cross-validation. ``"mixture"`` fits a logistic curve that is
         consistent with the priors (`uulearn.surrogate.calibration`); ``"sigmoid"`` and ``"isotonic"`` are the methods
         of ``CalibratedClassifierCV``; None uses the output of ``predict_proba``.
     cv : int or splitter
-        Folds of the calibration; a number means stratified, shuffled folds.
+        Folds for calibration; a number means stratified, shuffled folds.
     random_state : int, RandomState or None
         Seed of the folds and of the default estimator.
 
@@ -100,7 +101,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def __init__(
         self,
         set_priors: Sequence[float],
-        target_prior: float = 0.5,
+        target_prior: float = TARGET_PRIOR,
         *,
         estimator: Any = None,
         calibration: str | None = "mixture",
@@ -115,7 +116,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         self.random_state = random_state
 
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on rows of all sets, in any order; ``sets`` gives the set of each row, 0 to m − 1.
+        """Train on rows of all sets, in any order; ``sets`` contains the set of each row, 0 to m − 1.
 
         ``sample_weight`` is passed to the estimator; ``set_priors`` are then weighted class priors.
         """
@@ -137,7 +138,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         _warn_if_close(theta, self.target_prior, tuple(sizes.tolist()))
         classifier = self._classifier(theta, fractions, cv).fit(X, membership, **weights)
 
-        validate_data(self, X, skip_check_array=True)  # after training, so that a failed fit keeps the previous state
+        validate_data(self, X, skip_check_array=True)  # after training, because a failed fit must not change the state
         self.estimator_ = classifier
         self.set_priors_ = theta
         self.set_sizes_ = tuple(sizes.tolist())
@@ -158,7 +159,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return default_estimator(self.random_state) if self.estimator is None else self.estimator
 
     def _splitter(self) -> Any:
-        """Return stratified, shuffled folds (tables are often sorted), or raise if calibration or cv is not allowed."""
+        """Return stratified, shuffled folds (tables are often sorted); raise a ValueError for an invalid argument."""
         if not (self.calibration is None or isinstance(self.calibration, str)) or self.calibration not in CALIBRATIONS:
             names = ", ".join(map(repr, CALIBRATIONS))
             raise ValueError(f"calibration must be one of {names}, got {self.calibration!r}.")
@@ -177,9 +178,9 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return CalibratedClassifierCV(base, method=self.calibration, cv=cv)
 
     def invert(self, X: Any) -> Inversion:
-        """Return log-odds of the positive class at class prior π, and the rows that were clipped.
+        """Return log-odds of the positive class at class prior π, and a mask of the clipped rows.
 
-        Many clipped held-out rows mean that the estimator overfits or needs calibration, or that the priors are wrong.
+        If many held-out rows are clipped, the estimator overfits or needs calibration, or the priors are wrong.
         """
         check_is_fitted(self, "estimator_")
         if getattr(X, "ndim", 2) == 2:  # other kinds of rows, such as text, are validated by the estimator
@@ -204,8 +205,8 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         """Estimate the accuracy at class prior π without labels, from rows of every set.
 
         The estimate is unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1].
-        Do not set ``scoring`` in ``cross_val_score`` and ``GridSearchCV``: ``"accuracy"`` would compare classes with
-        sets.
+        Do not set ``scoring`` in ``cross_val_score`` or ``GridSearchCV``: ``"accuracy"`` would compare predicted
+        classes with sets.
         """
         scores = self.decision_function(X)
         theta, n_sets = self.set_priors_, len(self.set_priors_)
@@ -270,7 +271,7 @@ def _check_every_set(membership: NDArray[np.int64], n_sets: int, least: int = 1)
     for which, size in enumerate(np.bincount(membership, minlength=n_sets).tolist()):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty (one class of sets is missing); pass rows of it, or drop its prior."
+                f"set {which} is empty (one class of sets is missing); pass rows of this set, or remove its prior."
             )
         if size < least:
             raise ValueError(
@@ -280,7 +281,7 @@ def _check_every_set(membership: NDArray[np.int64], n_sets: int, least: int = 1)
 
 
 def _stack_rows(tables: Sequence[Any]) -> Any:
-    """Concatenate tables of the same type, or convert them to arrays first."""
+    """Concatenate tables; tables of different types are converted to arrays first."""
     if len({type(table) for table in tables}) == 1:
         first = tables[0]
         if isinstance(first, list):
@@ -301,7 +302,7 @@ def _stack_rows(tables: Sequence[Any]) -> Any:
 
 
 def _check_base(base: Any, calibration: str | None, weighted: bool) -> None:
-    """Raise unless the base classifier can be fitted on sets and return the required probabilities."""
+    """Raise a TypeError or ValueError if the base classifier cannot be fitted on sets or lacks a required method."""
     name = type(base).__name__
     if isinstance(base, type) or not (hasattr(base, "fit") and hasattr(base, "get_params")):
         raise TypeError(f"estimator must be a scikit-learn classifier, got {base!r}; pass an instance, not a class.")
@@ -314,6 +315,6 @@ def _check_base(base: Any, calibration: str | None, weighted: bool) -> None:
     for parameter, value in base.get_params(deep=True).items():
         if parameter.split("__")[-1] == "class_weight" and value is not None:
             raise ValueError(
-                f"{parameter}={value!r} of {name} changes the fractions of the sets, which makes the inversion of its "
+                f"{parameter}={value!r} of {name} changes the fractions of the sets, which makes the converted "
                 "probabilities wrong; pass class_weight=None, or use sample_weight, which is taken into account."
             )

@@ -28,13 +28,18 @@ from uulearn.risk.coefficients import check_priors, check_target_prior
 Floats = NDArray[np.float64]
 Priors = Sequence[float] | Floats
 
-LARGEST_EXPONENT = 700.0  # log-odds are searched in ±700, because exp overflows above 709
+LARGEST_EXPONENT = 700.0  # log-odds are searched between −700 and 700, because exp overflows above 709
 BISECTIONS = 60  # 1,400/2⁶⁰ is below the spacing of floats near 1
 CLIPPING_TOLERANCE = 1e-9  # distance from the segment that is attributed to rounding
 
 
 class Inversion(NamedTuple):
-    """Log-odds of the positive class, and the rows that were clipped; both of shape (n,)."""
+    """Log-odds of the positive class and a mask of the clipped rows, both of shape (n,).
+
+    >>> found = invert_set_posterior([[0.5, 0.5], [0.9, 0.1]], (0.8, 0.2), (500, 500), 0.5)
+    >>> found.positive.round(2), found.clipped  # with these priors no row can be 90% from set 0
+    (array([0.5, 1. ]), array([False,  True]))
+    """
 
     log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
     clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows
@@ -59,7 +64,7 @@ def check_fractions(set_fractions: ArrayLike, n_sets: int) -> Floats:
     """Return ρ, scaled to sum to 1, shape (m,); numbers of rows are accepted."""
     fractions = np.asarray(set_fractions, dtype=np.float64)
     if fractions.shape != (n_sets,) or not (np.isfinite(fractions) & (fractions > 0)).all():
-        raise ValueError(f"set_fractions must be {n_sets} numbers above 0, rows per set, got {set_fractions!r}.")
+        raise ValueError(f"set_fractions must be {n_sets} positive numbers, one per set, got {set_fractions!r}.")
     return np.asarray(fractions / fractions.sum())
 
 
@@ -114,15 +119,13 @@ def invert_set_posterior(
 ) -> Inversion:
     """Return η(x) as log-odds from P(set = j | x): closed form for two sets, maximum likelihood for more.
 
-    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are those of its
-    training rows. The other parameters are those of `set_posterior`.
+    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are the fractions
+    of its training rows. The other parameters are described in `set_posterior`.
 
-    Examples
-    --------
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
     array([0.2, 0.7])
-    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # more extreme than the priors allow
+    >>> invert_set_posterior([[0.95, 0.05]], (0.9, 0.1), (100, 100), 0.5)  # impossible with these priors
     Inversion(log_odds=array([inf]), clipped=array([ True]))
     """
     theta = read_priors(set_priors)
@@ -165,7 +168,7 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
         rising = slope(middle) > 0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
     log_odds = np.where(below <= 0, -np.inf, np.where(above >= 0, np.inf, (low + high) / 2))
-    # If a set is pure, an end of the segment lies on the border of the simplex, and no probability is outside.
+    # If a set is pure, one end of the segment lies on the border of the simplex, and no row can lie beyond it.
     low_end = (below < -CLIPPING_TOLERANCE) & bool((u > 0).all())
     clipped = low_end | ((above > CLIPPING_TOLERANCE) & bool((v > 0).all()))
     return Inversion(log_odds, clipped)
@@ -174,8 +177,6 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
     """Return η at another class prior, for the same two classes (prior shift).
 
-    Examples
-    --------
     >>> shift_prior([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])
     """

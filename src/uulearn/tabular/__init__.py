@@ -1,6 +1,6 @@
-"""Tables as features: the columns of two files, their encoding as numbers, and checks for leakage.
+"""Convert tables to features: determine the columns of two files, encode them as numbers, and check for leakage.
 
-`matrices` turns two files, or two folders of `images`, into two matrices: `survey` decides the columns over all rows,
-`schema` converts rows by them (`cells`), `encoder` makes a matrix of float32, and `leakage` finds columns that
-distinguish the sets by more than their class priors.
+`matrices` turns two files, or two folders of `images`, into two matrices: `survey` determines the columns from all
+rows, `schema` converts rows to these columns (`cells` parses them), `encoder` returns a float32 matrix, and `leakage`
+finds columns that distinguish the sets by more than their class priors.
 """

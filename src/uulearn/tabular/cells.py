@@ -1,14 +1,14 @@
 """Parse the cells of one column: numbers, booleans, dates and words, from any type.
 
-Each cell is parsed independently of its neighbors, so a chunk gives the same result at fit and at predict time.
-Thousands separators and decimal commas are not guessed: ``1,234`` is a word.
+Each cell is parsed independently of other cells, so the result is the same in training and prediction. Thousands
+separators and decimal commas are not guessed: ``1,234`` is a word.
 
 =======  ==================================================================================================
 number   ``12``, ``-3.5``, ``.5``, ``1e-3``, ``inf``; typed integers, floats, decimals, durations (in seconds)
-boolean  true/false, yes/no, t/f, y/n, in any case; typed booleans; but 0 and 1 are numbers
+boolean  true/false, yes/no, t/f, y/n, in upper or lower case; typed booleans; 0 and 1 are numbers
 date     ``2024-12-31`` (also with / or .), ``31.12.2024``, ``31 Dec 2024`` or ``Dec 31, 2024``, with or without a time
-         and a time zone; typed dates and timestamps. In ``03/04/2024`` the order of day and month is open: each cell
-         says which orders it allows, and the column as a whole decides
+         and a time zone; typed dates and timestamps. In ``03/04/2024``, the order of day and month is ambiguous: it is
+         determined from all cells of the column
 word     everything else
 =======  ==================================================================================================
 """
@@ -52,25 +52,25 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cells:
-    """One column as codes: k distinct values, and the value of each of its n rows."""
+    """One column of n rows, encoded as k values and one code per row."""
 
     codes: Integers
-    """Shape (n,): the value of each row, −1 for a missing one. Different codes may stand for equal values."""
+    """Shape (n,): the index of each row's value, or −1 if it is missing. Different codes may have equal values."""
     kinds: NDArray[np.int8]
-    """Shape (k,), like all following fields: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
-    numbers: Floats  # the value of a number, 1 or 0 for a boolean, else NaN
-    dates: Moments  # in UTC, in microseconds, else NaT
+    """Shape (k,), as for all following fields: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
+    numbers: Floats  # the value of a number, 1 or 0 for a boolean, otherwise NaN
+    dates: Moments  # in UTC with microseconds, otherwise NaT
     orders: NDArray[np.int8]  # the order of day and month that a date implies
     raw: NDArray[Any]
 
     @cached_property
     def words(self) -> NDArray[np.object_]:
-        """The values as text; strings only lose surrounding blanks."""
+        """The values as text; surrounding spaces are removed from strings."""
         return _objects([value if isinstance(value, str) else format_value(value) for value in self.raw.tolist()])
 
     @property
     def labels(self) -> NDArray[np.object_]:
-        """The values as categories: like `words`, but 1 and 1.0 are the same number."""
+        """The values as categories; unlike in `words`, 1 and 1.0 are the same value."""
         labels = self.words.copy()
         number = self.kinds == NUMBER
         labels[number] = _objects([format_value(value) for value in self.numbers[number].tolist()])
@@ -81,7 +81,7 @@ class Cells:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.kinds)).astype(np.int64)
 
     def select(self, at: Any) -> Cells:
-        """Return a subset of the values, so only these are formatted as text; the codes are unchanged."""
+        """Return a subset of the values with unchanged codes; other values are then not formatted as text."""
         return Cells(self.codes, self.kinds[at], self.numbers[at], self.dates[at], self.orders[at], self.raw[at])
 
 
@@ -99,9 +99,9 @@ def format_value(value: Any) -> str:
 
 
 def compact(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return text columns as numbers if all cells are numbers, as categories if few are distinct, else unchanged.
+    """Convert text columns to numbers if all cells are numbers, or to categories if few values are distinct.
 
-    `parse_cells` gives the same values for the result, except that the spelling of numbers (``007``) is lost.
+    `parse_cells` returns the same values for the result, except that the spelling of numbers (``007``) is lost.
 
     >>> compact(pd.DataFrame({"age": ["41", None], "note": ["a", "b"]})).dtypes.astype(str).tolist()
     ['float64', 'str']
@@ -128,14 +128,14 @@ def parse_all_numbers(texts: Any) -> Floats | None:
     except pa.ArrowInvalid:
         return None
     values = numbers.to_numpy(zero_copy_only=False) + 0.0  # −0 becomes 0
-    return values if np.isnan(values).sum() == texts.null_count else None  # the text "nan" is not a number
+    return values if np.isnan(values).sum() == texts.null_count else None  # the text "nan" does not count as a number
 
 
 def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = True) -> Cells:
-    """Parse a column of a chunk, of any type; empty and blank cells are missing.
+    """Parse a column of any type; empty and blank cells are missing values.
 
-    ``day_first`` says how to parse dates such as 03/04/2024. With ``keep_text``, `Cells.words` has numbers as they were
-    written; without it a text column of numbers is parsed faster.
+    ``day_first`` specifies the order in dates such as 03/04/2024. With ``keep_text``, `Cells.words` contains the
+    original text of numbers; without it, a text column of numbers is parsed faster.
 
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()
@@ -156,7 +156,7 @@ def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = 
         return _from_dates(column)
     try:
         texts = _arrow(column)
-    except (pa.ArrowException, TypeError, ValueError):  # not only strings, or half of a surrogate pair
+    except (pa.ArrowException, TypeError, ValueError):  # not only strings, or an unpaired surrogate
         return _from_objects(column.astype(object).tolist(), day_first)
     numbers = None if keep_text else parse_all_numbers(texts)
     return _from_texts(texts, day_first) if numbers is None else _from_numbers(numbers)
@@ -189,7 +189,7 @@ def _from_dates(column: pd.Series) -> Cells:
 
 
 def _count_known(known: NDArray[np.bool_]) -> Integers:
-    """Return codes that number the known cells."""
+    """Return consecutive codes for the known cells, and −1 for missing ones."""
     return np.where(known, np.cumsum(known) - 1, -1)
 
 
@@ -240,11 +240,11 @@ def _from_objects(values: list[Any], day_first: bool) -> Cells:
 
 
 def _parse_object(value: Any) -> tuple[int | None, Any]:
-    """Return the kind of an object (None if missing) and the object in a plain type."""
+    """Return the kind of an object (None if it is missing) and its value as a built-in type."""
     if value is None or value is pd.NA or value is pd.NaT:
         return None, None
     if isinstance(value, str):
-        return WORD, value.encode("utf-8", "replace").decode()  # half of a surrogate pair is not text
+        return WORD, value.encode("utf-8", "replace").decode()  # an unpaired surrogate is not text
     if isinstance(value, bool | np.bool_):
         return BOOLEAN, bool(value)
     if isinstance(value, datetime.timedelta | np.timedelta64):
@@ -274,10 +274,10 @@ def _mask(values: Any) -> NDArray[np.bool_]:
 
 
 def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int8]]:
-    """Parse an Arrow array of strings with fixed formats, so no format is inferred from other cells.
+    """Parse dates in an Arrow array of strings with fixed formats; no format is inferred from other cells.
 
-    Returns the moments in UTC (NaT for a text that is not a date, or not with the given order), and what each text says
-    about the order of day and month: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
+    Returns the dates in UTC (NaT for text that is not a date, or not a date in the given order), and the order of day
+    and month that each text implies: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
 
     >>> moments, orders = parse_dates(pa.array(["2024-12-31 10:00+01:00", "31/12/2024", "soon"]), day_first=True)
     >>> moments.astype("datetime64[m]").astype(str).tolist(), orders.tolist()
@@ -308,7 +308,7 @@ def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int
 
 
 def _parse_rest(texts: pd.Series, format: str, rest: NDArray[np.bool_], out: Moments) -> None:
-    """Parse some of the texts; texts in another format become NaT."""
+    """Parse the selected texts; texts in another format become NaT."""
     if rest.any():
         out[rest] = pd.to_datetime(texts[rest], format=format, errors="coerce").to_numpy().astype("datetime64[us]")
 

@@ -1,6 +1,6 @@
-"""Images as rows: a folder of images, or a table with a column of paths.
+"""Read images as rows, from a folder of images or a table with a column of paths.
 
-All images are converted to one size and one number of channels, as bytes of shape (n, channels, height, width).
+All images are converted to the same size and number of channels, as bytes of shape (n, channels, height, width).
 """
 
 import math
@@ -23,15 +23,15 @@ PATH = "path"  # name of the only column of a folder of images
 DEFAULT_SIZE = 32  # pixels per side
 LARGEST_SIZE = 1024
 MODES = {"L": 1, "RGB": 3}
-SURVEYED_IMAGES = 500  # images of each set used to choose size and color
-CHUNK = 2000  # images decoded at once
+SURVEYED_IMAGES = 500  # number of images of each set used to choose size and color mode
+CHUNK = 2000  # number of images decoded per chunk
 
 Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """The images that a model accepts: the column of paths, the size, and whether they have colors."""
+    """The images that a model accepts: the column of paths, the size and the color mode."""
 
     column: str
     height: int
@@ -39,21 +39,21 @@ class ImageSchema:
     mode: str
     ids: tuple[str, ...] = ()
     flat: bool = False
-    """Whether a row is a vector of all pixels, for models that take plain features."""
+    """Whether each row is a flat vector of pixels, for models that do not accept images."""
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """Channels, height, width; or their product, if rows are flat."""
+        """(channels, height, width), or their product if rows are flat."""
         shape = MODES[self.mode], self.height, self.width
         return (math.prod(shape),) if self.flat else shape
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the schema as data that can be stored as JSON."""
         return {"images": {**asdict(self), "ids": list(self.ids)}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the schema from the output of `to_dict`; other data raise ValueError."""
+        """Return the schema from the output of `to_dict`; raise ValueError for other data."""
         own = data["images"]
         height, width = int(own["height"]), int(own["width"])
         if not (1 <= height <= LARGEST_SIZE and 1 <= width <= LARGEST_SIZE) or own["mode"] not in MODES:
@@ -64,7 +64,7 @@ class ImageSchema:
 def open_rows(
     source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Return a reader of a file of rows or a folder of images; with ``images``, the pixels of a chunk fit in memory."""
+    """Return a reader for a file of rows or a folder of images; with ``images``, the chunks are smaller."""
     if source != STANDARD and Path(source).is_dir() and not is_table_folder(source):
         return _open_folder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)
@@ -91,9 +91,9 @@ def base_folder(source: str | Path) -> Path:
 def survey_images(
     sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = (), flat: bool = False
 ) -> tuple[ImageSchema, list[str]]:
-    """Choose size and color from some images of each source, and return notes about the choice.
+    """Choose the size and color mode from some images of each source, and return notes about the choice.
 
-    Without ``size``, images that all have one size of up to 64 pixels keep it; others become 32 × 32.
+    Without ``size``, images are resized to 32 × 32, unless all have the same size of at most 64 pixels.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise TableError(f"images of {size} pixels are not supported; choose a size from 1 to {LARGEST_SIZE}.")
@@ -104,7 +104,7 @@ def survey_images(
         with open_rows(source, images=True) as reader:
             where = column or PATH
             if where not in reader.columns:
-                raise TableError(f"{reader.name} has no column {where!r} of image paths; name it with --images COLUMN.")
+                raise TableError(f"{reader.name} has no column {where!r} of image paths; pass --images COLUMN.")
             for frame in reader:
                 for path in frame[where].iloc[: SURVEYED_IMAGES - n_read]:
                     with _opened(base_folder(source), path) as image:
@@ -154,6 +154,6 @@ def _opened(folder: Path, path: Any) -> Any:
     except FileNotFoundError:
         raise TableError(f"{place} does not exist; image paths are relative to {folder}.") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise TableError(f"{place} has too many pixels to open safely; make it smaller.") from None
+        raise TableError(f"{place} has too many pixels to open safely; resize it.") from None
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
         raise TableError(f"{place} is not a readable image ({error}); replace or remove it.") from error

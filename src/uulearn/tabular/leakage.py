@@ -1,18 +1,18 @@
 """Find columns that distinguish the sets by more than their class priors, such as a clinic's number or an export date.
 
-Training on two sets assumes that positives look the same in both sets, and so do negatives. Then an event, such as "the
-color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the second, with t and f
-its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
+Training on two sets assumes that positives have the same distribution in both sets, and so do negatives. Then an
+event, such as "the color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the
+second, with t and f its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
 
     (1 − θ)/(1 − θ′) ≤ q/q′ ≤ θ/θ′:
 
-at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. An event beyond
-these bounds differs between the sets for another reason than the class, and a classifier would learn that reason.
+at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. An event outside
+these bounds differs between the sets for a reason other than the class, and a classifier would learn that reason.
 
-For each column the rows are halved: one half chooses the values that violate the bound most, the other half counts
-them, and vice versa. Exact intervals (Clopper and Pearson, 1934) hold for all columns together with 99.9%: under the
-assumption, at most one table in a thousand gives an alarm, whatever its columns are. Small differences do no harm, so a
-rate must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
+The rows of each column are split into two halves: values that violate the bound are chosen on one half and counted on
+the other, and vice versa. Exact intervals (Clopper and Pearson, 1934) have a joint confidence of 99.9% for all columns:
+under the assumption, at most one table in a thousand is reported by mistake. Small differences are harmless, so a rate
+must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ from uulearn.tabular.schema import OTHER, Schema, TableColumn, quote_value
 from uulearn.tabular.survey import FILE_NAMES
 
 LEAKAGE_CONFIDENCE = 0.999  # joint confidence of all statements about a pair of sets
-MARGIN = 0.02  # minimum distance of a rate from [0, 1]
-MAX_COMPARED_ROWS = 20_000  # compared rows of each set; more rows would find irrelevant differences
+MARGIN = 0.02  # minimum distance between an implausible rate and [0, 1]
+MAX_COMPARED_ROWS = 20_000  # number of rows of each set to compare; more rows would reveal irrelevant differences
 MIN_COMPARED_ROWS = 10  # with fewer rows, different constant values in the two files are not evidence
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
 N_RANGES = 32  # number of ranges, with the same number of rows, for comparing numbers
@@ -50,7 +50,7 @@ class LeakingColumn:
 
     column: str
     auc: float
-    """How well the column alone distinguishes the sets, on rows not used to learn it: 0.5 not at all, 1 completely."""
+    """AUC of distinguishing the sets by this column alone, on held-out rows: 0.5 is chance level, 1 is perfect."""
     reason: str
 
 
@@ -65,9 +65,9 @@ def find_leaking_columns(
 ) -> list[LeakingColumn]:
     """Return the columns that differ between two sets by more than their class priors allow, clearest first.
 
-    The frames are a random sample of the rows of each set, as `uulearn.tabular.schema.apply_schema` returns them.
-    ``files`` are their names in the reasons. Priors of (1, 0) allow any difference, and find only columns with one
-    value in all rows of one set and another value in all rows of the other.
+    The frames are random samples of the rows of each set, converted by `uulearn.tabular.schema.apply_schema`.
+    ``files`` are the file names used in the reasons. Priors of (1, 0) allow any difference, so only columns that are
+    constant in each set, with different values in the two sets, are found.
 
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
@@ -93,7 +93,7 @@ def find_leaking_columns(
 
 
 class ColumnCells(NamedTuple):
-    """The values of one column of one set, and a mask of the known ones."""
+    """The values of one column of one set, and a mask of the values that are not missing."""
 
     values: NDArray[Any]
     known: Mask
@@ -111,7 +111,7 @@ class Coding(NamedTuple):
 
     column: TableColumn
     values: NDArray[Any]
-    """Values in order, or inner bounds of ranges."""
+    """Sorted values, or inner bounds of ranges."""
     ranges: bool
     score: Callable[[NDArray[Any]], Floats] | None = None  # for text: a function from cells to numbers
 
@@ -130,7 +130,7 @@ class Coding(NamedTuple):
         return np.bincount(codes, minlength=size)
 
     def describe(self, chosen: Mask, counts: Codes) -> str:
-        """Return the chosen codes in words, as the subject and verb of a sentence."""
+        """Describe the chosen codes as the subject and verb of a sentence."""
         codes = np.flatnonzero(chosen & (counts > 0))
         if codes.tolist() == [0]:
             return "missing cells occur"
@@ -179,7 +179,7 @@ def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Codi
 
 
 def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Coding:
-    """Code text by the scores of naive Bayes: fitted on half of the rows, with ranges from the other half."""
+    """Code text by naive Bayes scores; the model is fitted on half of the rows, and the ranges on the other half."""
     fitted = np.arange(len(texts)) % 2 == 0
     if min(np.bincount(sets[fitted], minlength=2)) == 0 or fitted.all():
         return Coding(column, np.empty(0), ranges=True, score=lambda some: np.zeros(len(some)))
@@ -198,7 +198,7 @@ def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Codin
 
 
 def show_value(value: Any, column: TableColumn) -> str:
-    """Format a value for readers."""
+    """Format a value for display."""
     if column.kind == "boolean":
         return "true" if value else "false"
     if column.kind == "date":
@@ -209,7 +209,7 @@ def show_value(value: Any, column: TableColumn) -> str:
 
 
 def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
-    """Detect a column with one value per file, such as the file name, without statistics."""
+    """Detect a column with a different constant value in each file, such as the file name."""
     if min(len(own.known) for own in cells) < MIN_COMPARED_ROWS:
         return None
     values = []
@@ -232,9 +232,9 @@ def _identifies_file(column: TableColumn, auc: float, how: str) -> LeakingColumn
 
 
 class PriorBound(NamedTuple):
-    """One of the two bounds: the set with too many rows of an event, and the weights of the violation.
+    """One of the two bounds: the set in which an event is too frequent, and the weights of the violation.
 
-    The rate of the event in the class that is rarer in this set is (few·q_other − many·q_own)/|θ − θ′|, at least 0.
+    In the class that is rarer in this set, the event has the rate (few·q_other − many·q_own)/|θ − θ′| ≥ 0.
     """
 
     own: int
@@ -322,7 +322,7 @@ def _excess(counts: Sequence[Codes], chosen: Mask, side: PriorBound, level: floa
 
 
 def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
-    """Return the AUC on one half of the rows, with the codes ordered by the other half."""
+    """Return the AUC on one half of the rows; the order of the codes is learned on the other half."""
     order = np.argsort((before[0] + 1) / (before[1] + 1), kind="stable")
     first, second = (own[order] / own.sum() for own in after)
     return float(first @ (np.cumsum(second) - second / 2))

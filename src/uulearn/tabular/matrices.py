@@ -1,7 +1,7 @@
-"""Turn two files, or two folders of images, into two matrices, in bounded memory.
+"""Convert two files, or two folders of images, to two matrices, in bounded memory.
 
-A file is parsed once. Its rows are kept in memory if there are few; those of a larger CSV file go to a temporary file
-in Arrow format, already parsed. Files of other formats are read again: to sample rows, and to encode them.
+A file is parsed once. A small file is kept in memory, and the parsed rows of a larger CSV file are stored in a
+temporary Arrow file. Large files in other formats are read again to sample rows and to encode them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from uulearn.tabular.survey import Survey
 KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
 ENCODER_ROWS = 100_000  # rows of each file used to fit the encoder and to check for leakage
 MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
-MIN_DISTINCT_FRACTION = 0.5  # with a smaller fraction of distinct rows, copies are normal for the data, not an accident
+MIN_DISTINCT_FRACTION = 0.5  # if the fraction of distinct rows is lower, equal rows count as different cases
 
 Matrix = NDArray[Any]
 """Rows of numbers, float32 of shape (n, features), or of images, bytes of shape (n, channels, height, width)."""
@@ -47,9 +47,9 @@ class RowSource:
     def __init__(self, path: str | Path, images: bool = False, sheet: str | None = None) -> None:
         self.path, self.images, self.sheet, self.rows, self.notes = path, images, sheet, 0, list[str]()
         self._kept: list[pd.DataFrame] = []
-        self._store: BinaryIO | None = None  # frames in Arrow format, in a file without a name
+        self._store: BinaryIO | None = None  # frames in Arrow format, in an unnamed temporary file
         self._parsed = False
-        self._as_numbers: set[str] = set()  # text columns that were stored as numbers in some chunk
+        self._as_numbers: set[str] = set()  # text columns that were stored as numbers in at least one chunk
 
     @property
     def name(self) -> str:
@@ -57,13 +57,13 @@ class RowSource:
         return Path(self.path).name
 
     def closed(self) -> RowSource:
-        """Return a copy with the name, the number of rows and the notes, without the rows."""
+        """Return a copy that has the name, the number of rows and the notes, but not the rows."""
         other = RowSource(self.path, self.images, self.sheet)
         other.rows, other.notes = self.rows, self.notes
         return other
 
     def keep_spelling(self, columns: Iterable[str]) -> None:
-        """Parse the file again next time if one of these columns was stored as numbers (``007`` as 7)."""
+        """Parse the file again on the next read if one of these columns was stored as numbers (``007`` as 7)."""
         if not self._as_numbers.isdisjoint(columns):
             self._kept, self._store = [], None
 
@@ -101,7 +101,7 @@ class RowSource:
 
 
 def _append_frames(file: Any, frames: list[pd.DataFrame]) -> BinaryIO | None:
-    """Append frames to the temporary file; return None if the disk is full, and the file is then parsed again."""
+    """Append frames to the temporary file; return None if the disk is full, in which case the file is parsed again."""
     try:
         file = file or tempfile.TemporaryFile()  # noqa: SIM115  (closed with the source)
         for frame in frames:
@@ -129,7 +129,7 @@ def _stored_frames(file: BinaryIO) -> Iterator[pd.DataFrame]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Two files: their columns, the fitted encoder (None for images), and notes about them."""
+    """The columns of two files, the fitted encoder (None for images), and notes for the user."""
 
     sources: tuple[RowSource, RowSource]
     schema: Schema | ImageSchema
@@ -155,7 +155,7 @@ class Prepared:
                 break
             out.append(block)
         if out is None or rows != size:
-            raise TableError(f"{source.name} changed while it was read; retry.")
+            raise TableError(f"{source.name} changed while it was being read; run the command again.")
         return out.matrix()
 
 
@@ -170,7 +170,7 @@ def prepare(
     sheet: str | None = None,
     seed: int = 0,
 ) -> Prepared:
-    """Determine the columns of both files, fit the encoder, and find columns that leak the set."""
+    """Determine the columns of both files, fit the encoder, and find leaking columns."""
     sources = (RowSource(first, sheet=sheet), RowSource(second, sheet=sheet))
     names = (sources[0].name, sources[1].name)
     survey = Survey(drop=drop, ids=ids, only=only, files=names)
@@ -191,7 +191,7 @@ def prepare(
 def _read_both(
     sources: tuple[RowSource, RowSource], unit: str, add: Callable[[pd.DataFrame, int], object]
 ) -> tuple[int, int]:
-    """Call ``add`` with all rows of each source, and return the numbers of rows."""
+    """Call ``add`` with all rows of each source, and return the number of rows of each."""
     for which, source in enumerate(sources):
         for frame in source.frames():
             add(frame, which)
@@ -213,7 +213,7 @@ def prepare_images(
     ids: Sequence[str] = (),
     flat: bool = False,
 ) -> Prepared:
-    """Determine size and color of the images of two folders, or of two tables with a column of paths."""
+    """Determine the size and color mode of the images of two folders, or of two tables with a column of paths."""
     sources = (RowSource(first, images=True), RowSource(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
     sizes = _read_both(sources, "images", lambda frame, which: None)
@@ -223,7 +223,7 @@ def prepare_images(
 def encode_rows(
     frame: pd.DataFrame, schema: Schema | ImageSchema, encoder: TableEncoder | None, folder: Path, name: str
 ) -> Matrix:
-    """Return the rows of a chunk in the form that the classifier accepts."""
+    """Convert the rows of a chunk to the input of the classifier."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
             raise TableError(f"{name} has no column {schema.column!r} of image paths; add it, or pass a folder.")
@@ -233,7 +233,7 @@ def encode_rows(
 
 
 class RowSplit(NamedTuple):
-    """Rows of a set for training, for choosing the best epoch, and for evaluating the result."""
+    """Rows of a set for training, for choosing the best epoch, and for evaluation."""
 
     train: Positions
     choose: Positions
@@ -241,10 +241,10 @@ class RowSplit(NamedTuple):
 
 
 def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tuple[RowSplit, RowSplit], str | None]:
-    """Hold out rows of both sets, half to choose the epoch and half to evaluate; return a note if copies are split.
+    """Hold out rows of both sets, half to choose the epoch, half to evaluate; return a note if duplicates are split.
 
-    All copies of a row stay together, unless most rows have copies, as in tables with few categories: then a copy is
-    another case that happens to be equal.
+    Duplicate rows stay together, unless most rows have duplicates, as in tables with few categories. Then duplicates
+    are treated as different cases with equal values.
     """
     digests = [digests_of(DenseRows(torch.from_numpy(rows))) for rows in X]
     distinct = len(np.unique(np.concatenate(digests))) / sum(map(len, digests))
@@ -271,7 +271,7 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
 
 
 def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
-    """Return some rows as a new matrix, copied in pieces."""
+    """Return some rows as a new matrix, copied in parts."""
     out = MatrixWriter((len(positions), *X.shape[1:]), X.dtype, folder)
     step = max(1, 2**24 // max(1, X[:1].nbytes))
     for start in range(0, len(positions), step):
@@ -280,7 +280,7 @@ def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
 
 
 class MatrixWriter:
-    """A matrix that is filled in pieces: in memory, or in a temporary file in ``folder`` if it is large.
+    """A matrix that is written in parts: in memory, or in a temporary file in ``folder`` if it is large.
 
     The file is mapped into memory only after it is written, so its pages do not count as used memory.
     """
@@ -295,7 +295,7 @@ class MatrixWriter:
                 reserve(self._file.fileno(), self._size)
 
     def append(self, rows: Matrix) -> None:
-        """Add rows."""
+        """Append rows to the matrix."""
         if self._array is not None:
             self._array[self._rows : self._rows + len(rows)] = rows
             self._rows += len(rows)
@@ -320,15 +320,15 @@ class MatrixWriter:
 
 
 def no_room(size: int, folder: Path, error: OSError, remedy: str) -> TableError:
-    """Return the error for a disk without space for the matrix."""
+    """Return the error for a disk that has no space for the matrix."""
     return TableError(
-        f"the encoded rows take {size / 2**20:,.1f} MiB in {folder} ({error.strerror or error}); free space there, "
+        f"the encoded rows need {size / 2**20:,.1f} MiB in {folder} ({error.strerror or error}); free space there, "
         f"or {remedy}."
     )
 
 
 def reserve(file: int, size: int) -> None:
-    """Allocate the space of a mapped file now; a full disk would otherwise kill the process later."""
+    """Allocate disk space for a mapped file in advance, because a full disk would kill the process later."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(file, 0, size)

@@ -1,7 +1,6 @@
-"""The columns that a model uses, and the conversion of rows to these columns, equal at fit and at predict time.
+"""The columns that a model uses, and the conversion of rows to these columns in training and prediction.
 
-A schema is plain data: it is stored as JSON in the model directory, and contains no values of the files except the
-frequent categories.
+A schema is stored as JSON in the model directory. Its only values from the files are the frequent categories.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One used column with the details of its kind, such as the values of a category."""
+    """A column that the model uses, with the details of its kind, such as the values of a category."""
 
     name: str
     kind: str
     """One of `KINDS`."""
     missing: bool = False  # whether any cell of either file was missing
-    values: tuple[str, ...] = ()  # category: the values with their own feature
+    values: tuple[str, ...] = ()  # category: the values that have their own feature
     other: bool = False  # category: whether it has rare values, which share one feature
-    day_first: bool = True  # date: whether 03/04/2024 is in April
+    day_first: bool = True  # date: whether 03/04/2024 means 3 April
     clock: bool = False  # date: whether any cell has a time of day
-    long: bool = False  # text: whether cells are sentences, compared by words, or short, compared by letters
+    long: bool = False  # text: whether cells are sentences (compared by words) or short texts (compared by letters)
 
     def __post_init__(self) -> None:
         _check(isinstance(self.name, str) and self.name != "", f"a column must have a name, got {self.name!r}")
@@ -50,13 +49,13 @@ class TableColumn:
         words = isinstance(self.values, tuple) and all(isinstance(value, str) for value in self.values)
         _check(words, f"values of column {self.name!r} must be words")
         _check(len(set(self.values)) == len(self.values), f"values of column {self.name!r} repeat")
-        _check(OTHER not in self.values, f"values of column {self.name!r} may not contain {OTHER!r}")
+        _check(OTHER not in self.values, f"values of column {self.name!r} must not contain {OTHER!r}")
         _check(bool(self.values) == (self.kind == "category"), f"column {self.name!r} needs values if a category")
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The used columns, the columns copied to the output, and the reasons for dropping the others.
+    """The columns that the model uses, the columns copied to the output, and the reasons why others were dropped.
 
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
@@ -68,20 +67,20 @@ class Schema:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check(len(self.columns) > 0, "a schema must have a column")
+        _check(len(self.columns) > 0, "a schema must have at least one column")
         _check(all(isinstance(name, str) for name in self.ids), "ids must be names of columns")
         texts = isinstance(self.left_out, dict) and all(isinstance(t, str) for p in self.left_out.items() for t in p)
         _check(texts, "left_out must map column names to reasons")
         repeated = repeated_names([*self.names, *self.ids, *self.left_out])
-        _check(not repeated, f"column {repeated[:1]!r} is named twice")
+        _check(not repeated, f"column {repeated[:1]!r} occurs twice")
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that are used."""
+        """Names of the columns that the model uses."""
         return [column.name for column in self.columns]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the schema as data that can be stored as JSON."""
         defaults = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
         columns = [
             {
@@ -96,7 +95,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Return the schema from the output of `to_dict`; other data raise ValueError."""
+        """Return the schema from the output of `to_dict`; raise ValueError for other data."""
         given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out"}, set())
         version = given["format_version"]
         _check(version == SCHEMA_VERSION, f"format_version is {version!r}, expected {SCHEMA_VERSION}")
@@ -114,13 +113,13 @@ class Schema:
 
 
 def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
-    """Return the columns of a schema, in its order and in the types of their kinds.
+    """Return the columns of a schema in its order, converted to the types of their kinds.
 
-    Numbers and booleans become float64 (1 for true, NaN for missing), dates datetime64 in UTC, categories Categorical
-    with a fixed list of values, and text strings or None. A number, boolean or date that cannot be parsed is an error,
-    and a category that is not in the schema becomes ``"(other)"``.
+    Numbers and booleans become float64 (1 for true, NaN for missing), dates become datetime64 in UTC, categories become
+    Categorical with a fixed list of values, and text becomes strings or None. A number, boolean or date that cannot be
+    parsed is an error, and a category that is not in the schema becomes ``"(other)"``.
 
-    ``name`` is the name of the file in messages, which show the index as the row, counted from 1.
+    ``name`` is the name of the file in error messages. Their row numbers start at 1 and follow the index.
 
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("color", "category", values=("green", "red"))))
     >>> apply_schema(pd.DataFrame({"color": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
@@ -138,18 +137,18 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
 
 
 def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -> None:
-    """Raise `TableError` if a file lacks some of the columns."""
+    """Raise `TableError` if a file does not have all of the columns."""
     there = [str(column) for column in columns]
     lacking = [wanted for wanted in names if wanted not in set(there)]
     if lacking:
         raise TableError(
             f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
-            f"{suggest(lacking[0], there)}; the file needs the columns that the model was trained on, with these names."
+            f"{suggest(lacking[0], there)}; the file needs all columns that the model was trained on, with these names."
         )
 
 
 def join_names(names: Iterable[str], limit: int = 5) -> str:
-    """Return names in quotes; if there are many, only the first ones.
+    """Return names in quotes; a long list is shortened to the first names.
 
     >>> join_names(["a", "b", "c"]), join_names("abcdef", 2)
     ("'a', 'b' and 'c'", "'a', 'b' and 4 more")
@@ -172,7 +171,7 @@ def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> 
 
 
 def quote_value(value: str, limit: int = 40) -> str:
-    """Return a value in quotes, cut if it is long."""
+    """Return a value in quotes, truncated if it is long."""
     return repr(value if len(value) <= limit else value[: limit - 1] + "…")
 
 
@@ -184,12 +183,12 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
     if not bad.any() or not (rows := np.append(bad, False)[cells.codes]).any():  # a missing cell is never bad
         return
     position = int(rows.argmax())
-    cell = parse_cells(frame[column.name].iloc[[position]])  # with the text of a number as it was written
+    cell = parse_cells(frame[column.name].iloc[[position]])  # keeps the original text of a number
     what = cell.words[0] if cell.kinds[0] == UNREADABLE else quote_value(cell.words[0])
     label = frame.index[position]
     row = label + 1 if isinstance(label, int | np.integer) else position + 1
     expected = {
-        "number": "a number; write numbers with a point and without separators, like 1234.5",
+        "number": "a number; write numbers with a decimal point and without separators, like 1234.5",
         "boolean": "yes or no; write true, false, yes, no, t, f, y or n",
         "date": "a date; write dates like 2024-12-31",
     }.get(column.kind, "a word")
@@ -220,7 +219,7 @@ def _check(holds: bool, problem: str) -> None:
 def _fields(data: Any, what: str, needed: set[str], allowed: set[str]) -> dict[str, Any]:
     _check(isinstance(data, dict), f"{what} must be an object, got {type(data).__name__}")
     odd = sorted(map(repr, data.keys() - needed - allowed))
-    _check(not odd, f"{what} may not have {', '.join(odd)}")
+    _check(not odd, f"{what} must not have {', '.join(odd)}")
     lacking = sorted(needed - data.keys())
     _check(not lacking, f"{what} must have {', '.join(lacking)}")
     return dict(data)

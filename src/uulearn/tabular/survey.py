@@ -1,15 +1,15 @@
 """Determine the columns of two files from all rows, in chunks and bounded memory, and check that they match.
 
-A column is a number, boolean or date if all cells that are not missing are, in both files. Otherwise it holds words: a
-category if there are few values, text if there are many. The decision does not depend on the order of the rows:
+A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise it
+contains words: it is a category if it has few values, and text if it has many. The row order does not matter:
 
-- A column that is a number or a date in one file and something else in the other is an error, with an example.
-- ``1,234`` and ``3,5`` are not numbers. A column of such cells is used as words, with a note.
-- ``03/04/2024`` is read as its column demands: 25/04/2024 elsewhere in it puts the day first. If no cell of either file
-  decides, the day comes first, with a note.
+- If a column is a number or date column in only one file, an error with an example is raised.
+- ``1,234`` and ``3,5`` are not numbers. A column with such cells is used as words, and a note is added.
+- The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
+  day comes first. If no cell of either file shows the order, the day is assumed to come first, and a note is added.
 - A category has at most 50 values, or up to 200 if there are 100 rows per value on average, and fewer values than half
-  the rows. A value in fewer than 5 rows, or in fewer than one row in a thousand, is ``"(other)"``.
-- Columns without a value, with only one value, and copies of another column are dropped, with a note.
+  the number of rows. A value in fewer than 5 rows, or in less than 0.1% of the rows, becomes ``"(other)"``.
+- Columns that are empty, constant or copies of another column are dropped, and a note is added.
 """
 
 import hashlib
@@ -40,16 +40,16 @@ from uulearn.tabular.cells import (
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote_value, suggest
 
 FILE_NAMES = ("the first file", "the second file")
-MAX_CATEGORIES = 200  # columns with more distinct values are text; counting stops there
-CATEGORIES = 50  # limit for a category, unless each value has enough rows
-ROWS_PER_CATEGORY = 100  # rows per value, on average, that allow up to `MAX_CATEGORIES` values
-MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a category with fewer rows is `OTHER`
-LONG_TEXT = 40  # letters per cell, on average, above which text consists of sentences
+MAX_CATEGORIES = 200  # columns with more distinct values are text, and their values are not counted
+CATEGORIES = 50  # maximum number of values of a category, unless each value has enough rows
+ROWS_PER_CATEGORY = 100  # mean number of rows per value from which `MAX_CATEGORIES` values are allowed
+MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a value with fewer rows becomes `OTHER`
+LONG_TEXT = 40  # mean number of letters per cell above which text counts as sentences
 MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an identifier
-DENSE = 2  # distinct integers within a range of this many times their number look like row numbers
+DENSE = 2  # maximum ratio of range to count for which distinct integers look like row numbers
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
-"""Numbers with thousands separators or a decimal comma; not parsed, but mentioned in notes."""
+"""Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
 
@@ -65,12 +65,12 @@ class Example(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The cell and its row in words."""
+        """The cell and its row as text."""
         return f"{quote_value(self.value)} in row {self.row}"
 
 
 class ColumnSummary:
-    """Counts of one column; arrays have one entry per file."""
+    """Statistics of one column; arrays have one entry per file."""
 
     def __init__(self) -> None:
         self.rows = np.zeros(2, dtype=np.int64)
@@ -79,16 +79,16 @@ class ColumnSummary:
         self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
         self.examples: list[dict[int, Example]] = [{}, {}]
         self.order_examples: list[dict[int, Example]] = [{}, {}]
-        self.value_counts: dict[str, int] | None = {}  # None: more than `MAX_CATEGORIES` values
+        self.value_counts: dict[str, int] | None = {}  # None if there are more than `MAX_CATEGORIES` values
         self.low, self.high = np.inf, -np.inf
         self.is_integer, self.has_time, self.is_rising = True, False, [True, True]
-        self.n_letters = self.n_with_space = self.n_separated = 0  # in words; cells that match `SEPARATED`
+        self.n_letters = self.n_with_space = self.n_separated = 0  # cells that match `SEPARATED`, in columns of words
         self._last = [-np.inf, -np.inf]
         self._first: list[list[Hashes]] = [[], []]
-        self.digest = hashlib.sha256()  # equal for columns with equal cells in equal order
+        self.digest = hashlib.sha256()  # the same for columns with the same cells in the same order
 
     def add(self, cells: Cells, which: int) -> None:
-        """Count a chunk of file 0 or 1."""
+        """Add the cells of a chunk of file 0 or 1."""
         start, counts = int(self.rows[which]), cells.counts()
         self.rows[which] += len(cells.codes)
         self.missing[which] += int((cells.codes < 0).sum())
@@ -123,7 +123,7 @@ class ColumnSummary:
 
     @property
     def compatible(self) -> bool:
-        """Whether the kinds in the two files are compatible; words may be only yes and no in one of them."""
+        """Whether the kinds in the two files are compatible; a word column may contain only yes and no in one file."""
         kinds = {self.file_kind(0), self.file_kind(1)}
         return len(kinds) == 1 or None in kinds or kinds == {BOOLEAN, WORD}
 
@@ -190,7 +190,7 @@ class ColumnSummary:
 
 
 def _hash_values(cells: Cells) -> Hashes:
-    """Return a hash of each value, never 0: of numbers by value, as in `Cells.labels`, of all others by text."""
+    """Return a nonzero hash of each value: numbers are hashed by value, as in `Cells.labels`, others by text."""
     hashes = np.empty(len(cells.kinds), dtype=np.uint64)
     number = cells.kinds == NUMBER
     hashes[number] = cells.numbers[number].view(np.uint64) ^ MIX
@@ -210,7 +210,7 @@ def check_columns(
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns to use, in the order of the first file, and why the others are dropped, without reading rows.
+    """Return the columns to use, in the order of the first file, and why the others are dropped; no rows are read.
 
     ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
 
@@ -221,7 +221,7 @@ def check_columns(
     for file, names in zip(files, columns, strict=True):
         bad = next((name for name in names if not isinstance(name, str) or not name), None)
         if bad is not None:
-            raise TableError(f"{file} has a column named {bad!r}; use names that are text.")
+            raise TableError(f"{file} has a column named {bad!r}; use non-empty text as names.")
         if repeated := repeated_names(names):
             raise TableError(f"{file} has two columns named {repeated[0]!r}; rename one of them.")
     either = list(dict.fromkeys([*columns[0], *columns[1]]))
@@ -246,16 +246,16 @@ def check_columns(
                 f"files need the same columns, so rename columns that are spelled differently, or drop them ({remedy})."
             )
     if not wanted:
-        raise TableError("no column is left to learn from; name fewer columns in --drop and --id, or others in --only.")
+        raise TableError("no column is left for training; pass fewer columns to --drop and --id, or others to --only.")
     dropped = dict.fromkeys(drop, "dropped by --drop")
     dropped |= {name: "not named by --only" for name in either if name not in {*wanted, *drop, *ids}}
     return wanted, dropped
 
 
 class Survey:
-    """Count the cells of both files, in chunks of any size, and create the schema.
+    """Collector of column statistics, which reads both files in chunks of any size and creates the schema.
 
-    ``drop``, ``ids`` and ``only`` are as in `check_columns`; ``files`` are the names in messages.
+    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` are the file names in messages.
 
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
@@ -278,13 +278,13 @@ class Survey:
         self._columns: list[list[str] | None] = [None, None]
 
     def add(self, frame: pd.DataFrame, which: int) -> None:
-        """Count rows of file 0 or 1."""
+        """Add rows of file 0 or 1."""
         names = list(frame.columns)
         if self._columns[which] is None:
             self._columns[which] = names
             self._check_columns()
         elif names != self._columns[which]:
-            raise TableError(f"the columns of {self.files[which]} change between its rows; write the file again.")
+            raise TableError(f"the columns of {self.files[which]} change within the file; write the file again.")
         for name in names:
             if name in {*self.drop, *self.ids} or (self.only and name not in self.only):
                 continue
@@ -294,28 +294,28 @@ class Survey:
                 row, value = summary.examples[which][UNREADABLE]
                 raise TableError(
                     f"{self.files[which]} has {value} in row {row}, column {name!r}, which is not a number, a date or "
-                    f"text; write it in another way, or drop the column (--drop {shlex.quote(name)})."
+                    f"text; replace the value, or drop the column (--drop {shlex.quote(name)})."
                 )
 
     def _check_columns(self) -> tuple[list[str], dict[str, str]]:
-        """Check the names as soon as both files have been opened."""
+        """Check the column names as soon as both files have been opened."""
         first, second = self._columns
         if first is None or second is None:
             return [], {}
         return check_columns((first, second), drop=self.drop, ids=self.ids, only=self.only, files=self.files)
 
     def finish(self) -> tuple[Schema, list[str]]:
-        """Return the schema, and notes for the user of one sentence each."""
+        """Return the schema, and a list of one-sentence notes for the user."""
         wanted, dropped = self._check_columns()
         for which in (0, 1):
             if not any(summary.rows[which] for summary in self.summaries.values()):
-                raise TableError(f"{self.files[which]} has no rows; both files need rows.")
+                raise TableError(f"{self.files[which]} has no rows; both files must have rows.")
         summaries = {name: self.summaries[name] for name in wanted}
         self._check_kinds(summaries)
         useless, notes = _find_useless_columns(summaries)
         used = {name: summary for name, summary in summaries.items() if name not in useless}
         if not used:
-            raise TableError(f"no column is left to learn from: {' '.join(notes)}")
+            raise TableError(f"no column is left for training: {' '.join(notes)}")
         columns = tuple(_make_column(name, summary) for name, summary in used.items())
         for column in columns:
             notes += _column_notes(column, used[column.name])
@@ -324,7 +324,7 @@ class Survey:
     def _check_kinds(self, summaries: dict[str, ColumnSummary]) -> None:
         different = [name for name, summary in summaries.items() if not summary.compatible]
         if different:
-            also = f"; the same goes for {join_names(different[1:])}" if different[1:] else ""
+            also = f"; the same applies to {join_names(different[1:])}" if different[1:] else ""
             raise TableError(f"{self._explain_mismatch(different[0])}{also}.")
         for name, summary in summaries.items():
             if summary.kind == DATE and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
@@ -342,7 +342,7 @@ class Survey:
                 )
 
     def _explain_mismatch(self, name: str) -> str:
-        """Return why a column differs between the files, with a cell of each, and what to do."""
+        """Return an explanation of how a column differs between the files, with a cell of each, and how to fix it."""
         summary, files = self.summaries[name], self.files
         strict = 0 if summary.file_kind(0) in (NUMBER, DATE) else 1  # one of the two is, or they would be compatible
         own, other = summary.file_kind(strict), summary.file_kind(1 - strict)
@@ -350,7 +350,7 @@ class Survey:
         examples = summary.examples[1 - strict]
         bad = min([example for kind, example in examples.items() if kind != own] or examples.values())
         if own == NUMBER and summary.n_separated:
-            remedy = "write numbers with a point and without separators, like 1234.5"
+            remedy = "write numbers with a decimal point and without separators, like 1234.5"
         else:
             remedy = "leave unknown values empty" if other == WORD else "use one format in both files"
         return (
@@ -360,7 +360,7 @@ class Survey:
 
 
 def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str, str], list[str]]:
-    """Return the columns without information, with the reason, and one note per reason."""
+    """Return the columns without information and the reason for each, and one note per reason."""
     why: dict[str, str] = {}
     originals: dict[bytes, str] = {}
     for name, summary in summaries.items():
@@ -428,7 +428,7 @@ def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
     identifying = numbered or (column.kind == "text" and summary.n_with_space == 0)
     if rows >= MIN_IDENTIFIED_ROWS and identifying and summary.all_different:
         notes.append(
-            f"Column {name!r} has a different value in every row, like a row number or a person's number; if it is an "
-            f"identifier, keep it out of the training (--id {shlex.quote(name)})."
+            f"Column {name!r} has a different value in every row, like a row number or a patient number; if it is an "
+            f"identifier, exclude it from training (--id {shlex.quote(name)})."
         )
     return notes

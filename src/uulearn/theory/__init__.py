@@ -1,8 +1,8 @@
-"""Bounds of the paper (Lemma 2, Theorems 3 and 4, Corollary 5), and the number of rows that an evaluation needs.
+"""The paper's bounds (Lemma 2, Theorems 3 and 4, Corollary 5), and the number of rows needed for an evaluation.
 
 `uulearn.theory.deviation` bounds the risk of a classifier that is independent of the rows, `uulearn.theory.estimation`
-that of a trained classifier, and `uulearn.theory.planning` plans the rows of an evaluation. Numbers of equations and
-theorems are those of Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
+bounds the risk of a trained classifier, and `uulearn.theory.planning` computes how many rows an evaluation needs.
+Equations and theorems are numbered as in Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 """
 
 from uulearn.theory.constants import LossConstants, correction_lipschitz, loss_constants

@@ -1,4 +1,4 @@
-"""Ranges of the arguments of the bounds, and the constants of losses and corrections in the theorems: C_ℓ, L_ℓ, L_f."""
+"""Valid ranges of the arguments of the bounds, and the constants C_ℓ, L_ℓ and L_f of losses and corrections."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ from uulearn.risk.corrections import DEFAULT_SLOPE, check_slope
 from uulearn.risk.losses import LOSSES
 
 _PART = "it is a lower bound of this class's part of the risk, {} times its mean loss."
-# Per argument: the range, whether its ends are allowed, and advice for a value outside. Without an upper end, any
-# finite number is allowed; that of alpha and beta is passed by the caller.
+# For each argument: the range, whether its ends are allowed, and advice for a value outside the range. An infinite
+# upper end allows any finite number. The caller passes the upper end for alpha and beta.
 _RANGES: dict[str, tuple[float, float, bool, str]] = {
-    "accuracy": (0, 1, True, "give it as a fraction, 90% as 0.9."),
+    "accuracy": (0, 1, True, "write 90% as 0.9."),
     "alpha": (0, math.inf, True, _PART.format("π")),
     "beta": (0, math.inf, True, _PART.format("1 − π")),
     "correction_lipschitz": (
-        1, math.inf, True, "it is 1 for relu and abs, max(1, |λ|) for leaky_relu; see correction_lipschitz()."
+        1, math.inf, True, "it is 1 for relu and abs, and max(1, |λ|) for leaky_relu; see correction_lipschitz()."
     ),
-    "delta": (0, 1, False, "it is the probability of error, 0.05 for 95%."),
+    "delta": (0, 1, False, "it is the error probability, 0.05 for 95% confidence."),
     "fraction": (0, 1, False, "it is the fraction of rows from set 0."),
-    "half_width": (0, 1, False, "give it as a fraction, two points of accuracy as 0.02."),
+    "half_width": (0, 1, False, "write two percentage points as 0.02."),
     "input_bound": (0, math.inf, False, "it bounds the Euclidean norm of every row."),
-    "loss_bound": (0, math.inf, False, "it is the largest value of the loss, 1 for the zero-one and the sigmoid loss."),
+    "loss_bound": (0, math.inf, False, "it is the largest value of the loss: 1 for the zero-one and sigmoid losses."),
     "loss_lipschitz": (0, math.inf, True, "the zero-one loss has no Lipschitz constant; use a surrogate loss."),
     "rademacher": (0, math.inf, True, "pass two numbers, (ℜ_n, ℜ_n′)."),
     "score_bound": (0, math.inf, False, "it bounds the absolute value of every score."),
@@ -57,7 +57,7 @@ class LossConstants:
 
     bound: float  # C_ℓ, its largest value
     least: float  # its smallest value; π·least and (1 − π)·least are valid choices of α and β
-    lipschitz: float  # L_ℓ, its Lipschitz constant; infinite for the zero-one loss, to which Theorem 4 does not apply
+    lipschitz: float  # L_ℓ, its Lipschitz constant; infinite for the zero-one loss, so Theorem 4 does not cover it
 
 
 # L_ℓ as a function of C_g.
@@ -74,8 +74,6 @@ _LIPSCHITZ: dict[str, Callable[[float], float]] = {
 def loss_constants(loss: str, score_bound: float) -> LossConstants:
     """Return C_ℓ, the smallest value and L_ℓ of a loss of `uulearn.risk.LOSSES` on |z| ≤ ``score_bound`` (C_g).
 
-    Examples
-    --------
     >>> loss_constants("sigmoid", 2.0)
     LossConstants(bound=0.880797..., least=0.119202..., lipschitz=0.25)
     """
@@ -86,7 +84,7 @@ def loss_constants(loss: str, score_bound: float) -> LossConstants:
             "estimation_error_bound."
         )
     c_g = check_number("score_bound", score_bound)
-    # All losses are largest at −C_g and decrease; only the squared loss increases again after z = 1.
+    # All losses are largest at −C_g and decrease from there; only the squared loss increases again after z = 1.
     margins = torch.tensor([-c_g, min(c_g, 1.0) if loss == "squared" else c_g], dtype=torch.float64)
     largest, least = LOSSES[loss](margins).tolist()
     return LossConstants(largest, least, _LIPSCHITZ[loss](c_g))
@@ -95,10 +93,8 @@ def loss_constants(loss: str, score_bound: float) -> LossConstants:
 def correction_lipschitz(method: str, slope: float = DEFAULT_SLOPE) -> float:
     """Return L_f of a named correction: 1 for ``"relu"`` and ``"abs"``, max(1, |λ|) for ``"leaky_relu"``.
 
-    Examples
-    --------
-    >>> correction_lipschitz("abs"), correction_lipschitz("leaky_relu", -0.1), correction_lipschitz("leaky_relu", -2)
-    (1.0, 1.0, 2.0)
+    >>> correction_lipschitz("abs"), correction_lipschitz("leaky_relu", -2)
+    (1.0, 2.0)
     """
     if method in ("relu", "abs"):
         return 1.0

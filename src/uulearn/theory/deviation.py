@@ -1,7 +1,7 @@
-"""Distance of the corrected risk from the true risk of a fixed classifier (Lemma 2 and Theorem 3).
+"""Bounds on the distance of the corrected risk from the true risk of a fixed classifier (Lemma 2 and Theorem 3).
 
-These bounds are for held-out rows: the classifier must not depend on the rows. All functions have parameters
-from this list:
+These bounds are for held-out rows: the classifier must not depend on the rows. The functions have these
+parameters in common:
 
 * ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
 * ``alpha``, ``beta``: lower bounds of the two parts of the true risk, α ≤ π·R_p⁺(g) and β ≤ (1 − π)·R_n⁻(g). For the
@@ -11,8 +11,8 @@ from this list:
 * ``delta`` δ: the probability that the bound fails.
 
 The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
-and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. The latter is used here; for n = n′ both
-agree. Bounds above 1 or C_ℓ are vacuous.
+and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. This form is used here; for n = n′ the
+two agree. A bound on a probability is vacuous above 1, and a bound on a risk above C_ℓ.
 """
 
 import math
@@ -43,7 +43,7 @@ class BiasBound:
     """Two upper bounds on E[R̂_cc(g)] − R(g), which is never negative."""
 
     value: float  # (L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)
-    sharp: float  # a smaller bound from the same exponents, see `bias_bound`
+    sharp: float  # a smaller bound, computed from the same exponents; see `bias_bound`
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class DeviationBound:
 
     @property
     def value(self) -> float:
-        """The bound; vacuous above C_ℓ."""
+        """The bound, which is vacuous if it exceeds C_ℓ."""
         return self.bias + self.spread
 
 
@@ -68,8 +68,6 @@ def negative_term_bound(
 
         Δ_g = exp(−2(α/C_ℓ)² / (a²/n + c²/n′)) + exp(−2(β/C_ℓ)² / (b²/n + d²/n′))
 
-    Examples
-    --------
     >>> bound = negative_term_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.positive, 4), round(bound.value, 4)
     (0.005, 0.01)
@@ -92,12 +90,10 @@ def bias_bound(
 ) -> BiasBound:
     """Bound the bias of the corrected risk (Theorem 3, Eq. 8).
 
-    ``sharp`` is tighter than the paper's proof: only a negative risk term X contributes to the bias, at most
+    ``sharp`` is tighter than the paper's bound: only a negative risk term X contributes to the bias, at most
     (L_f + 1)·E|X|·1[X < 0]. For the positive term this expectation is at most c·C_ℓ·Δ⁺ (a·C_ℓ·Δ⁺ if θ < θ′), and at
-    most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used; likewise for the negative term.
+    most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used. The negative term is bounded in the same way.
 
-    Examples
-    --------
     >>> bound = bias_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> print(f"{bound.value:.1e} {bound.sharp:.1e}")
     3.3e-02 8.8e-05
@@ -125,10 +121,8 @@ def deviation_bound(
     correction_lipschitz: float = 1.0,
     delta: float = 0.05,
 ) -> DeviationBound:
-    """Bound the distance of the corrected from the true risk with probability at least 1 − δ (Theorem 3, Eq. 9).
+    """Bound the distance between the corrected and the true risk, with probability ≥ 1 − δ (Theorem 3, Eq. 9).
 
-    Examples
-    --------
     >>> bound = deviation_bound((0.8, 0.2), 0.5, (5000, 5000), alpha=0.05, beta=0.05)
     >>> round(bound.value, 4), round(bound.sharp, 4), bound.confidence
     (0.032, 0.0226, 0.95)
@@ -152,10 +146,8 @@ def alternative_deviation_bound(
     correction_lipschitz: float = 1.0,
     delta: float = 0.05,
 ) -> DeviationBound:
-    """Bound the same distance without the bias, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
+    """Bound the same distance without a bias term, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
 
-    Examples
-    --------
     >>> bound = alternative_deviation_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.value, 3), round(bound.confidence, 3)
     (0.101, 0.94)
@@ -171,14 +163,12 @@ def alternative_deviation_bound(
 def hoeffding_half_width(
     set_priors: Pair, target_prior: float, sizes: Sequence[int], *, loss_bound: float = 1.0, delta: float = 0.05
 ) -> float:
-    """Bound the distance of the *unbiased* risk (Eq. 4) from the true risk with probability at least 1 − δ.
+    """Bound the distance between the *unbiased* risk (Eq. 4) and the true risk with probability at least 1 − δ.
 
         C_ℓ·√(ln(2/δ)/2·((a + b)²/n + (c + d)²/n′))
 
-    It holds for every classifier chosen without these rows.
+    The bound holds for every classifier that was chosen without using these rows.
 
-    Examples
-    --------
     >>> round(hoeffding_half_width((0.8, 0.2), 0.5, (5000, 5000)), 4)
     0.0226
     """

@@ -1,7 +1,7 @@
-"""Estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
+"""Bounds on the estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
 
 Both compare ĝ, an exact minimizer of the corrected risk over a class 𝒢 that is closed under negation, with g*, the best
-classifier of 𝒢. They hold for every distribution and are far above typical errors; above C_ℓ they are vacuous.
+classifier of 𝒢. The bounds hold for every distribution and far exceed typical errors; above C_ℓ they are vacuous.
 """
 
 import math
@@ -18,7 +18,11 @@ from uulearn.theory.network import NetworkNorms
 
 @dataclass(frozen=True)
 class EstimationErrorBound:
-    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``."""
+    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``.
+
+    >>> EstimationErrorBound(complexity=0.5, bias=0.25, spread=0.125, confidence=0.95).value
+    0.875
+    """
 
     complexity: float  # 8·L_f·L_ℓ·((a + b)·ℜ_n + (c + d)·ℜ_n′)
     bias: float  # 2(L_f + 1)(a + b + c + d)·C_ℓ·Δ
@@ -27,7 +31,7 @@ class EstimationErrorBound:
 
     @property
     def value(self) -> float:
-        """The bound; vacuous above C_ℓ."""
+        """The bound, which is vacuous if it exceeds C_ℓ."""
         return self.complexity + self.bias + self.spread
 
 
@@ -60,8 +64,8 @@ def estimation_error_bound(
     --------
     >>> n = 1_000_000
     >>> bound = estimation_error_bound(
-    ...     (0.9, 0.1), 0.5, (n, n), rademacher=(n**-0.5, n**-0.5), alpha=0.05, beta=0.05, loss_bound=1.0,
-    ...     loss_lipschitz=0.25,
+    ...     (0.9, 0.1), 0.5, (n, n), rademacher=(n**-0.5, n**-0.5),
+    ...     alpha=0.05, beta=0.05, loss_bound=1.0, loss_lipschitz=0.25,
     ... )
     >>> round(bound.complexity, 4), round(bound.spread, 4), bound.bias < 1e-9
     (0.0025, 0.0031, True)
@@ -100,17 +104,17 @@ def network_error_bound(
     Parameters
     ----------
     norms : NetworkNorms
-        From `network_norms` of a trained network, or created from norms that were fixed before training.
+        Result of `network_norms` for a trained network, or norms that were chosen before training.
     loss, method, slope
-        Names of the training loss and correction. C_ℓ and L_ℓ are those on |z| ≤ C_g, the largest possible score.
+        Names of the training loss and correction. C_ℓ and L_ℓ are computed on |z| ≤ C_g, the largest possible score.
     alpha, beta : float, optional
         As in `estimation_error_bound`. Default: π and 1 − π times the smallest loss on |z| ≤ C_g.
 
     Examples
     --------
     >>> norms = NetworkNorms(frobenius=(1.0, 1.0), input_bound=1.0)
-    >>> n = 10**6
-    >>> round(network_error_bound(norms, (0.9, 0.1), 0.5, (n, n), loss="sigmoid", method="relu").value, 4)
+    >>> bound = network_error_bound(norms, (0.9, 0.1), 0.5, (10**6, 10**6), loss="sigmoid", method="relu")
+    >>> round(bound.value, 4)
     0.0089
     """
     n, n_prime = check_sizes(sizes)

@@ -1,12 +1,12 @@
-"""Frobenius norms of a trained network, as Corollary 5 needs them.
+"""Frobenius norms of a trained network, for Corollary 5.
 
-The corollary is about g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalization,
+The corollary applies to g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalization,
 and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported layers:
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
-* batch normalization directly after a linear layer, which is folded into the layer, and dropout, which has no effect in
-  evaluation mode;
-* biases. A constant κ > 0 is appended to the rows and carried from layer to layer, since σ(κ) = κ: layer j becomes
+* batch normalization directly after a linear layer, which is folded into the linear layer; and dropout, which has no
+  effect in evaluation mode;
+* biases. A constant κ > 0 is appended to the rows and passed from layer to layer, since σ(κ) = κ: layer j becomes
   [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The κ are chosen to minimize the bound, a geometric program.
 
 Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
@@ -41,10 +41,14 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """The properties of a network that Corollary 5 uses."""
+    """Properties of a network that Corollary 5 uses.
+
+    >>> NetworkNorms(frobenius=(2.0, 3.0), input_bound=1.0).score_bound
+    6.0
+    """
 
     frobenius: tuple[float, ...]  # M_F(1), …, M_F(m), the norms of the weights, including biases and constants
-    input_bound: float  # C_x, including the carried constant
+    input_bound: float  # C_x, including the appended constant
     constants: tuple[float, ...] = ()  # κ_1, κ_2, …: the constant that enters each layer; empty without biases
 
     @property
@@ -59,7 +63,7 @@ class NetworkNorms:
 
     @property
     def complexity(self) -> float:
-        """C_x·(√(2m ln 2) + 1)·∏ M_F(j); the Rademacher complexity is at most this divided by √n."""
+        """C_x·(√(2m ln 2) + 1)·∏ M_F(j); divided by √n, it bounds the Rademacher complexity."""
         return (math.sqrt(2 * self.depth * math.log(2)) + 1) * self.score_bound
 
 
@@ -67,11 +71,9 @@ def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     """Return the norms of a trained network for Corollary 5.
 
     ``model`` is a fitted `uulearn.UUClassifier`, `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an
-    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound of the Euclidean
-    norm of every possible row, as it is passed to the model or the classifier.
+    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound on the Euclidean
+    norm of every possible row that is passed to the model or classifier.
 
-    Examples
-    --------
     >>> import torch
     >>> model = torch.nn.Linear(2, 1)
     >>> _ = model.weight.data.copy_(torch.tensor([[3.0, 4.0]])), model.bias.data.fill_(1.0)
@@ -106,14 +108,14 @@ def affine_layers(model: Any) -> list[AffineLayer]:
             isinstance(layer, nn.LeakyReLU) and abs(layer.negative_slope) <= 1
         ):
             raise ValueError(
-                "Corollary 5 covers fully connected networks with ReLU, or leaky ReLU with a slope of at most 1, got "
+                "Corollary 5 requires a fully connected network with ReLU, or leaky ReLU with slope at most 1, got "
                 f"{_brief(layer)}; use estimation_error_bound with the Rademacher complexity of your model."
             )
         last = layer
     if not isinstance(last, nn.Linear | nn.BatchNorm1d) or linear[-1].out_features != 1:
         raise ValueError(
-            f"Corollary 5 covers networks that end in a linear layer with one output, got one that ends in "
-            f"{_brief(last)}; use one output and no activation after it."
+            f"Corollary 5 requires a network that ends in a linear layer with one output, got a network that ends in "
+            f"{_brief(last)}; use one output without an activation."
         )
     layers = []
     for layer in linear:
@@ -129,7 +131,7 @@ def _network_of(classifier: Any) -> tuple[nn.Module, float]:
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 is about one network, and this classifier has {len(module.models)}; pass one of them, "
+            f"Corollary 5 requires one network, got a classifier with {len(module.models)}; pass one of them, "
             "classifier.submodel(0).model_.models[0], or fit with n_estimators=1."
         )
     return module, float(classifier.trained_.input_scale)
@@ -152,8 +154,8 @@ def _flatten(module: nn.Module) -> Iterator[nn.Module]:
 def _fold(product: nn.Module | None, norm: nn.BatchNorm1d) -> nn.Linear:
     if not isinstance(product, nn.Linear) or norm.running_mean is None:
         raise ValueError(
-            "batch normalization can be folded only into a linear layer directly before it, and only if it has "
-            f"running statistics, got {norm} after {_brief(product)}; fold it yourself."
+            "batch normalization must have running statistics and directly follow a linear layer, "
+            f"got {norm} after {_brief(product)}; fold it into the linear layer yourself."
         )
     return fuse_linear_bn_eval(copy.deepcopy(product).double().eval(), copy.deepcopy(norm).double().eval())
 
@@ -165,7 +167,7 @@ def _brief(module: nn.Module | None) -> str:
 def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tuple[float, Floats]:
     """Return the logarithms of √(C_x² + κ_1²) and of the norms of the layers, for constants κ = exp(u)."""
     k = len(u)
-    with np.errstate(divide="ignore"):  # ln 0 = −∞ is valid input of logaddexp
+    with np.errstate(divide="ignore"):  # ln 0 = −∞ is a valid input of logaddexp
         log_weights, log_biases = np.log(weights), np.log(biases)
     squares = 2 * log_weights
     squares[:k] = np.logaddexp(squares[:k], 2 * (log_biases[:k] - u))

@@ -1,12 +1,12 @@
-"""The number of rows that an estimate of the accuracy needs.
+"""Compute the number of rows needed to estimate the accuracy.
 
-For a classifier chosen without these rows, let s and s′ be the fractions of set 0 and of set 1 that are predicted
+For a classifier chosen independently of these rows, let s and s′ be the fractions of set 0 and of set 1 predicted
 positive. One minus the unbiased zero-one risk (Eq. 4) is then
 
     Â = 1 − π + (a + b)·s − (c + d)·s′,
 
-so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expectation
-of s, and p′ that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′), see `IntervalSpread`.
+so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expected
+value of s, and p′ is that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); see `IntervalSpread`.
 """
 
 import math
@@ -19,20 +19,24 @@ from uulearn.risk.coefficients import check_set_priors, check_sizes, check_targe
 from uulearn.theory.constants import check_number, magnitudes
 from uulearn.theory.deviation import bias_bound, deviation_bound
 
-PRIOR_ERROR = 0.01  # error of a class prior whose effect is reported
-RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))  # sizes of set 0 : set 1 that are compared
-GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the distance of the priors that are compared
+PRIOR_ERROR = 0.01  # size of the error in a class prior whose effect is reported
+RATIOS = ((2, 1), (1, 2), (5, 1), (1, 5))  # ratios of the set sizes (set 0 : set 1) that are compared
+GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the difference between the priors that are compared
 
 
 class SetSizes(NamedTuple):
-    """Numbers of rows of set 0 and of set 1."""
+    """Numbers of rows of set 0 and of set 1.
+
+    >>> SetSizes(300, 200).total
+    500
+    """
 
     set0: int
     set1: int
 
     @property
     def total(self) -> int:
-        """Number of rows of both sets together."""
+        """Total number of rows of both sets."""
         return self.set0 + self.set1
 
 
@@ -40,13 +44,9 @@ class SetSizes(NamedTuple):
 class IntervalSpread:
     """S₀ and S₁ of the half-width √(S₀²/n + S₁²/n′) of an interval.
 
-    Examples
-    --------
     >>> spread = IntervalSpread(3.0, 1.0)
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
     (0.75, SetSizes(set0=1200, set1=400), SetSizes(set0=1000, set1=1000))
-    >>> spread.rows_needed(set1=500, half_width=0.1)
-    1125
     """
 
     set0: float
@@ -64,7 +64,7 @@ class IntervalSpread:
         return math.hypot(self.set0 / math.sqrt(n), self.set1 / math.sqrt(n_prime))
 
     def rows(self, half_width: float, fraction: float | None = None) -> SetSizes:
-        """Return the smallest sizes for a half-width, with the given (default: best) fraction of rows from set 0."""
+        """Return the smallest set sizes that reach a half-width, for a given fraction from set 0 (default: best)."""
         scale = check_number("half_width", half_width) ** -2
         if fraction is None:
             scale *= self.set0 + self.set1
@@ -74,12 +74,12 @@ class IntervalSpread:
         return SetSizes(_whole(total * fraction), _whole(total * (1 - fraction)))
 
     def relative_cost(self, fraction: float) -> float:
-        """Return the total number of rows for this fraction from set 0, relative to the best fraction."""
+        """Return the total number of rows for a fraction from set 0, divided by the number for the best fraction."""
         fraction, best = check_number("fraction", fraction), self.best_fraction
         return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
     def rows_needed(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
-        """Return the rows that one set needs if the size of the other is given; None if no number is enough."""
+        """Return the number of rows that one set needs, given the size of the other; None if no number is enough."""
         if (set0 is None) == (set1 is None):
             raise ValueError("pass the size of exactly one set, set0 or set1.")
         given, own, other = (set1, self.set0, self.set1) if set0 is None else (set0, self.set1, self.set0)
@@ -98,8 +98,6 @@ def anticipated_spread(
 
     The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
-    Examples
-    --------
     >>> spread = anticipated_spread((0.6, 0.4), 0.5, accuracy=0.9)
     >>> round(spread.half_width((3000, 3000)), 4), spread.rows(0.02)
     (0.0624, SetSizes(set0=29244, set1=29244))
@@ -111,10 +109,8 @@ def anticipated_spread(
 
 
 def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Return the worst-case spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
+    """Return the largest spread of the estimated accuracy over all classifiers; see `uulearn.risk.estimation_cost`.
 
-    Examples
-    --------
     >>> worst_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=30012, set1=30012)
     """
@@ -122,10 +118,8 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 
 
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Return the spread by Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
+    """Return the spread from Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
 
-    Examples
-    --------
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
     """
@@ -135,11 +129,9 @@ def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta
 def prior_error_effect(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9
 ) -> tuple[float, float]:
-    """Return the change of the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
+    """Return the change in the estimated accuracy per unit of error in θ and in θ′; more rows do not reduce it.
 
-    Examples
-    --------
-    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]  # two points for an error of 0.01
+    >>> [round(0.01 * effect, 4) for effect in prior_error_effect((0.6, 0.4), 0.5)]
     [0.02, 0.02]
     """
     a, b, c, d = magnitudes(set_priors, target_prior)
@@ -148,10 +140,10 @@ def prior_error_effect(
 
 
 def scale_prior_gap(set_priors: Sequence[float], factor: float) -> tuple[float, float]:
-    """Return priors with the same mean and ``factor`` times the distance."""
+    """Return priors with the same mean as the given priors and ``factor`` times their difference."""
     theta, theta_prime = check_set_priors(set_priors)
     middle, half = (theta + theta_prime) / 2, (theta - theta_prime) / 2
-    # Rounded, so that rounding errors do not move priors of 0 and 1 outside [0, 1].
+    # Round, because rounding errors could move priors of 0 and 1 outside [0, 1].
     return check_set_priors((round(middle + factor * half, 12), round(middle - factor * half, 12)))
 
 
@@ -168,13 +160,13 @@ def _spread(
 
 
 def _whole(rows: float) -> int:
-    """Round up, tolerating rounding errors; at least one row."""
+    """Round up to a whole number of at least 1, ignoring rounding errors in the value."""
     return max(1, math.ceil(rows * (1 - 1e-12)))
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """Rows that reach the half-width for a given ratio of the set sizes."""
+    """Number of rows needed to reach the half-width with a given ratio of the set sizes."""
 
     name: str
     rows: SetSizes
@@ -183,7 +175,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class PriorGap:
-    """Rows needed for other priors with the same mean."""
+    """Number of rows needed with other priors that have the same mean."""
 
     set_priors: tuple[float, float]
     rows_each: int
@@ -204,13 +196,13 @@ class PlannedPrecision:
     corrected_sharp: float  # see `DeviationBound.sharp`
     corrected_bias: float  # see `BiasBound.sharp`
     labeled_rows: float  # number of labeled rows that would give the same precision in the worst case
-    set0_needed: int | None  # rows of set 0 that reach the half-width with set 1 unchanged; None if no number is enough
+    set0_needed: int | None  # size of set 0 that reaches the half-width with set 1 unchanged; None if no size is enough
     set1_needed: int | None  # the same for set 1 with set 0 unchanged
 
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Held-out rows that an estimate of the accuracy needs, and its precision."""
+    """Number of held-out rows needed to estimate the accuracy, and the precision of the estimate."""
 
     set_priors: tuple[float, float]
     target_prior: float
@@ -226,7 +218,7 @@ class RowPlan:
 
     @property
     def equal(self) -> SetSizes:
-        """Rows needed if both sets have the same size."""
+        """Number of rows needed if both sets have the same size."""
         return self.splits[1].rows
 
 
@@ -239,14 +231,12 @@ def plan_rows(
     sizes: Sequence[int] | None = None,
     delta: float = 0.05,
 ) -> RowPlan:
-    """Plan the held-out rows of both sets for an estimate of the accuracy.
+    """Compute the number of held-out rows of both sets needed to estimate the accuracy.
 
-    ``accuracy`` is the anticipated accuracy, the same for both classes, ``half_width`` half the width of the desired
-    interval, and ``sizes`` the available rows (n, n′), to compute their precision. Intervals hold with probability
-    1 − ``delta``.
+    ``accuracy`` is the anticipated accuracy, which is assumed to be the same for both classes. ``half_width`` is half
+    the width of the desired interval. If ``sizes``, the numbers of available rows (n, n′), are given, the precision for
+    these sizes is computed too. Intervals hold with probability 1 − ``delta``.
 
-    Examples
-    --------
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed
     (SetSizes(set0=2567, set1=2567), 0.0262, None)
@@ -268,7 +258,7 @@ def plan_rows(
     for factor in GAP_FACTORS:
         try:
             others = scale_prior_gap(priors, factor) if factor != 1 else priors
-        except ValueError:  # outside [0, 1], or too close
+        except ValueError:  # a prior is outside [0, 1], or the priors are too close
             continue
         rows = anticipated_spread(others, pi, accuracy=accuracy, delta=delta).rows(half_width, 0.5)
         error = PRIOR_ERROR * max(prior_error_effect(others, pi, accuracy=accuracy))

@@ -1,4 +1,4 @@
-"""Algorithm 1: the training loop, its options, its history, and the scores of many rows."""
+"""Training (Algorithm 1): the loop, its options and history, and functions that score many rows."""
 
 from uulearn.training.history import History
 from uulearn.training.loop import Trainer

@@ -1,7 +1,7 @@
 """An exponential moving average of a module's weights and statistics.
 
-torch's own ``AveragedModel`` reads a counter back from the device at every step and takes several times as long for
-a small model; for a linear model that is a noticeable part of an epoch.
+torch's ``AveragedModel`` reads a counter from the device at every step, which makes it several times slower for small
+models. For a linear model, this is a noticeable fraction of the training time.
 """
 
 import copy
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 
 class MovingAverage:
-    """Moving average of the weights and buffers of ``model`` after each `update`; ``module`` holds it.
+    """Moving average of the weights and buffers of ``model``, updated by `update` and stored in ``module``.
 
-    The decay after n updates is min(decay, (1 + n)/(10 + n)), so short runs forget their initial weights.
+    The decay after n updates is min(decay, (1 + n)/(10 + n)), so the initial weights have little effect in short runs.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -47,6 +47,6 @@ class MovingAverage:
 
 
 def _split(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Return floating-point tensors to average and counters to copy; both share memory with the module."""
+    """Return the floating-point tensors to average and the counters to copy; both share memory with the module."""
     tensors = [tensor.detach() for tensor in itertools.chain(module.parameters(), module.buffers())]
     return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]

@@ -1,4 +1,4 @@
-"""Checkpoints: a killed run can be resumed and ends like an uninterrupted one."""
+"""Checkpoints for resuming a killed run; the result is the same as for an uninterrupted run."""
 
 import dataclasses
 from pathlib import Path
@@ -21,7 +21,7 @@ MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progr
 
 
 class Checkpoint:
-    """The checkpoint file of one run, in its own folder; the fingerprint says what the run depends on."""
+    """Checkpoint file of one run, in its own folder; the fingerprint describes everything that the run depends on."""
 
     def __init__(self, folder: str | Path, fingerprint: dict[str, str] | None = None) -> None:
         self.path, self.fingerprint = Path(folder) / CHECKPOINT_NAME, fingerprint or {}
@@ -32,14 +32,14 @@ class Checkpoint:
             save_tree(self.path, {"format": CHECKPOINT_FORMAT, "fingerprint": self.fingerprint, **state}, alone=True)
         except TypeError as error:
             raise CheckpointError(
-                f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state is "
-                "numbers and tensors, or do not set checkpoint_dir."
+                f"the state of this run cannot be stored: {error}; use an optimizer and scheduler whose state "
+                "contains only numbers and tensors, or do not set checkpoint_dir."
             ) from error
         except OSError as error:
             raise _write_error(self.path, error) from error
 
     def read(self) -> dict[str, Any] | None:
-        """Return the stored state, or None if there is none."""
+        """Return the stored state, or None if there is no checkpoint."""
         if not self.path.exists():
             return None
         try:
@@ -49,13 +49,13 @@ class Checkpoint:
         found = state.get("format") if isinstance(state, dict) else None
         if found != CHECKPOINT_FORMAT:
             raise CheckpointError(
-                f"{self.path} has checkpoint format {found!r}, this version reads {CHECKPOINT_FORMAT}; finish that run "
-                "with the version that started it, or delete the file."
+                f"{self.path} has checkpoint format {found!r}, but this version reads {CHECKPOINT_FORMAT}; finish the "
+                "run with the version that started it, or delete the file."
             )
         return dict(state)
 
     def resume(self, epochs: int) -> dict[str, Any] | None:
-        """Return the stored state, or None; raise an error if it belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if the state belongs to another run or has more epochs."""
         state = self.read()
         if state is None:
             return None
@@ -69,14 +69,14 @@ class Checkpoint:
         done = len(state["history"]["epochs"])
         if done > epochs:
             raise CheckpointError(
-                f"{self.path} holds {done} finished epochs, more than epochs={epochs}; raise it to at least {done}, or "
+                f"{self.path} has {done} finished epochs, more than epochs={epochs}; set epochs to at least {done}, or "
                 "choose another checkpoint_dir."
             )
         return state
 
 
 def stored_seed(folder: str | Path) -> int | None:
-    """Return the seed of the fit whose checkpoints are in the folder and its subfolders, or None if there are none."""
+    """Return the seed stored in the checkpoints of a folder and its subfolders, or None if there are no checkpoints."""
     found = next(Path(folder).rglob(CHECKPOINT_NAME), None)
     state = None if found is None else Checkpoint(found.parent).read()
     return None if state is None else int(state["seed"])
@@ -84,13 +84,13 @@ def stored_seed(folder: str | Path) -> int | None:
 
 def _write_error(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(
-        f"the checkpoint {path} cannot be written ({error.strerror or error}); choose another checkpoint_dir, or make "
-        "this one writable with space left."
+        f"the checkpoint {path} cannot be written ({error.strerror or error}); choose another checkpoint_dir, or check "
+        "its permissions and free space."
     )
 
 
 def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
-    """Return descriptions of everything that must be equal for a run to be resumed; ``rows`` describes both sets."""
+    """Return descriptions of everything that must be unchanged to resume a run; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]

@@ -1,4 +1,4 @@
-"""Functions that run as a CUDA graph on CUDA, and as plain calls on other devices."""
+"""Functions that run as CUDA graphs on CUDA devices and as plain calls on other devices."""
 
 import functools
 import weakref
@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 WARM_UP_CALLS = 2
-"""Number of warm-up calls before the capture, which let libraries allocate their buffers."""
+"""Number of warm-up calls before the capture, during which libraries allocate their buffers."""
 
 
 class GraphedFunction:
-    """Calls a function of static tensors; on CUDA it replays a graph of its kernels, one graph per argument.
+    """Function of static tensors that is replayed as a CUDA graph, with one graph per argument value.
 
-    The function reads and writes tensors that stay in place, returns tensors or nothing, and has no other effect.
-    Capturing needs warm-up calls: ``snapshot`` is called before them and returns a function that undoes their effects.
-    Both are methods of the owner of this object, referenced weakly: a reference cycle would keep the owner's memory.
+    The function reads and writes tensors at fixed memory addresses, returns tensors or None, and has no side effects.
+    ``snapshot`` is called before the warm-up calls of a capture and returns a function that undoes their effects.
+    Both are methods of the owner of this object. They are referenced weakly, so that the owner's memory can be freed.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class GraphedFunction:
     def __call__(self, *arguments: Any) -> Any:
         """Call the function; on CUDA, the next call overwrites the result."""
         function = self._function()
-        assert function is not None  # the owner is alive, because it is the caller
+        assert function is not None  # the owner exists, because it is the caller
         if self.device.type != "cuda":
             return function(*arguments)
         with torch.cuda.device(self.device):
@@ -71,9 +71,9 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def snapshot_tensors(tensors: list[Tensor], optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:
-    """Copy the tensors and the optimizer's state, and return a function that writes the copies back in place.
+    """Copy the tensors and the optimizer's state, and return a function that restores the copies in place.
 
-    It sets state that the optimizer did not have yet to zero, its value before the first step.
+    Optimizer state that did not exist yet is set to zero, its value before the first step.
     """
     copies = [(tensor, tensor.clone()) for tensor in [*tensors, *_state_of(optimizer)]]
 

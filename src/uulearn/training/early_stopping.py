@@ -25,13 +25,11 @@ EPOCH_PARTS = 10
 
 
 class BestEpoch:
-    """Tracks a metric that should be low, and the best epoch so far.
+    """Tracker of the best epoch so far according to a metric to minimize.
 
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
-    epoch is noisy. After ``patience`` epochs without improvement it is `exhausted`.
+    epoch is noisy. After ``patience`` epochs without improvement, `exhausted` is true.
 
-    Examples
-    --------
     >>> best = BestEpoch(smoothing=2, patience=3)
     >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
     ([True, True, True, False, False], 3)
@@ -73,14 +71,14 @@ class BestEpoch:
 
 
 def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
-    """Return the tracker of the best epoch of one run, or None without early stopping."""
+    """Return the best-epoch tracker of one run, or None without early stopping."""
     if not options.early_stopping:
         if options.patience is not None:
-            raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True with it.")
+            raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True too.")
         return None
     if not has_held_out:
         raise ValueError(
-            "early_stopping=True needs held-out rows of both sets, but none were given; hold some out, or set "
+            "early_stopping=True needs held-out rows of both sets, but none were given; hold out some rows, or set "
             "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)
@@ -147,10 +145,10 @@ def _assign_parts(sizes: tuple[int, int], seed: int) -> Tensor:
 
 
 class BestWeights:
-    """Copies of the weights of each run's best epoch so far, in tensors of the same layout as the network's.
+    """Copies of each run's weights at its best epoch so far, stored in the layout of the network.
 
-    ``weights`` are the parameters and buffers that predict; `restore` writes into them. ``per_run`` reshapes a tensor
-    of shape (R,) to multiply the tensor of a name. A run that has exhausted its patience is no longer updated.
+    ``weights`` contains the parameters and buffers used for prediction; `restore` overwrites them. ``per_run`` reshapes
+    a tensor of shape (R,) to multiply the named tensor. A run that has exhausted its patience is no longer updated.
     """
 
     def __init__(
@@ -181,7 +179,7 @@ class BestWeights:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Replace the weights of the last epoch by those of the best epoch."""
+        """Replace the weights of the last epoch with the weights of the best epoch."""
         self._copy(self.copies, self.weights, self.copied)
 
     def _copy(self, source: Sequence[dict[str, Tensor]], target: Sequence[dict[str, Tensor]], which: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The record of a training run, as plain data."""
+"""History of a training run, stored as plain data."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
 """Metrics that a trainer computes for every batch."""
 TRAINING_METRICS = (*BATCH_METRICS, "positive_below_zero", "negative_below_zero")
-"""Metrics of an epoch, in the order that `make_record` expects."""
+"""Metrics of an epoch, in the order expected by `make_record`."""
 VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one")
 """Metrics on held-out rows, recorded as ``validation_…``."""
 
 
 class StopReason:
-    """Why a run stopped; ``{}`` is replaced by the number of epochs or the epoch."""
+    """Reasons why a run stopped; ``{}`` is replaced with the number of epochs or the epoch."""
 
     CALLBACK = "the callback asked to stop"
     EPOCHS_DONE = "all {} epochs done"
@@ -31,9 +31,9 @@ def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, An
 
 @dataclass
 class History:
-    """One record per epoch, and why the run stopped.
+    """History of a run: one record per epoch, and the reason why the run stopped.
 
-    Each record in ``epochs`` is a flat dict. Values are means over the batches of the epoch, while the weights changed:
+    Each record in ``epochs`` is a flat dict. Training metrics are means over the batches of the epoch:
 
     ===========================  ==========================================================================
     ``epoch``                    counted from 1
@@ -42,12 +42,16 @@ class History:
     ``corrected``                the corrected risk of Eq. 6
     ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
-    ``…_below_zero``             fraction of batches in which the risk term was below zero: a correction acts
+    ``…_below_zero``             fraction of batches in which the risk term was below zero
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given
     ``test_accuracy, …_risk``    accuracy and supervised risk (Eq. 2) on labeled rows, if they were given
     ===========================  ==========================================================================
+
+    >>> history = History([{"epoch": 1, "unbiased": 0.2}, {"epoch": 2, "unbiased": -0.1}])
+    >>> history.column("unbiased"), history.first_negative_epoch
+    ([0.2, -0.1], 2)
     """
 
     epochs: list[dict[str, Any]] = field(default_factory=list)
@@ -55,24 +59,24 @@ class History:
     labels_used: bool = False
     resumed_at: list[int] = field(default_factory=list)
     best_epoch: int | None = None
-    """The epoch whose weights are used, chosen on held-out rows; None if the last epoch is used."""
+    """The epoch whose weights are used, selected on held-out rows; None if the last epoch is used."""
     models: list[History] = field(default_factory=list)
-    """History of each model of an ensemble; the records here are their means."""
+    """Histories of the models of an ensemble; ``epochs`` then contains means over the models."""
 
     @property
     def first_negative_epoch(self) -> int | None:
-        """The first epoch with an empirical (unbiased) risk below zero, or None if there is none."""
+        """First epoch with an empirical (unbiased) risk below zero, or None if there is no such epoch."""
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:
-        """Return one metric over all epochs; None for epochs without it (a resumed run may record more metrics)."""
+        """Return a metric for all epochs, with None for epochs without it (a resumed run may record more metrics)."""
         if self.epochs and not any(name in record for record in self.epochs):
             known = sorted({key for record in self.epochs for key in record})
             raise KeyError(f"no epoch recorded {name!r}; recorded metrics: {', '.join(known)}")
         return [record.get(name) for record in self.epochs]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain dicts, lists and numbers, ready for JSON."""
+        """Return the history as dicts, lists and numbers that can be written as JSON."""
         return asdict(self)
 
     @classmethod

@@ -21,19 +21,19 @@ IGNORED |= {"__static_attributes__"}
 
 
 def describe(value: Any) -> str:
-    """Describe a value by a text that is the same in every process.
+    """Return a description of a value that is the same in every process.
 
     A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
-    its methods; an object by its class and attributes. Functions and classes of installed packages have only a name.
+    its methods; an object by its class and attributes. Code of installed packages is described by its name only.
     """
     return _Describer().describe(value)
 
 
 class _Describer:
-    """Builds one description; repeated values are described once."""
+    """Builder of one description; repeated values are described once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str]] = {}  # also holds the objects, so no id is reused
+        self._known: dict[int, tuple[Any, str]] = {}  # also prevents garbage collection, so no id is reused
         self._inside: set[int] = set()
 
     def describe(self, value: Any) -> str:

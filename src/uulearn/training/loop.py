@@ -1,4 +1,4 @@
-"""One training run (Algorithm 1): shuffle, form batches of both sets, run forward, correct the risk, step."""
+"""One training run (Algorithm 1): shuffle, form batches, compute the corrected risk, and update the weights."""
 
 import contextlib
 import copy
@@ -28,7 +28,7 @@ from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, CrossedEpochs, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
-from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, kernel_parameters
+from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, few_threads, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng, seed_generators
@@ -38,18 +38,18 @@ from uulearn.training.workers import join_workers
 UNBIASED = get_method("unbiased")
 OBJECTIVE = BATCH_METRICS.index("objective")
 VALIDATION_BYTES = 64 * 2**20
-"""Validation rows up to this size are copied once instead of gathered every epoch."""
+"""Maximum size of validation rows that are copied once instead of being gathered in every epoch."""
 
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 Counts = tuple[int, int]
 
 
 class Trainer:
-    """Trains a module on two unlabeled sets.
+    """Trainer of a module on two unlabeled sets.
 
-    After `run`, ``final_model`` holds the weights to use (their moving average if there is one; with early stopping
-    those of the best epoch) and ``history`` the record. If the risk stops being finite, the weights after the last
-    finite epoch are restored.
+    After `run`, ``final_model`` contains the weights to use (the moving average if there is one; with early stopping,
+    the weights of the best epoch), and ``history`` contains the metrics of every epoch. If the risk becomes infinite or
+    NaN, the weights of the last finite epoch are restored.
 
     Parameters
     ----------
@@ -58,13 +58,21 @@ class Trainer:
     data, risk, options
         The rows of both sets, the risk to minimize, and all other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
-        Held-out rows of both sets: their risk is recorded every epoch.
+        Held-out rows of both sets; their risk is recorded after every epoch.
     fold : (folds, int), optional
-        The fold of every row, and the number of one fold: its rows are held out for validation.
+        The fold of every row, and the number of the fold whose rows are held out for validation.
     test : (Rows, tensor of 0 and 1), optional
-        Held-out rows with their *labels*: the accuracy is recorded every epoch and used for nothing else.
+        Held-out rows with *labels*; the accuracy is recorded after every epoch but does not affect training.
     callback : callable, optional
         Called with the record and the model after every epoch; return True to stop.
+
+    Examples
+    --------
+    >>> from uulearn.data import DenseRows
+    >>> data = TwoSets((DenseRows(torch.ones(8, 1)), DenseRows(-torch.ones(8, 1))))
+    >>> trainer = Trainer(nn.Linear(1, 1), data, UURisk((0.8, 0.2), 0.5), RunOptions(epochs=3))
+    >>> trainer.run().column("epoch")
+    [1, 2, 3]
     """
 
     def __init__(
@@ -111,7 +119,7 @@ class Trainer:
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.dtype = resolve_precision(options.precision, self.model, self.device, sample)
-        # A model that declares support gets rows in the type of its products, which saves two conversions.
+        # A model that declares support gets rows in the type of its matrix products, which saves two conversions.
         self.rows_dtype = self.dtype if getattr(self.model, "accepts_bfloat16_rows", False) else torch.float32
         few = data.sample(0, 2).to(self.device, self.rows_dtype) * options.input_scale
         self.augment = None if options.augment is None else build_augmentation(options.augment, few)
@@ -152,7 +160,7 @@ class Trainer:
     def run(self) -> History:
         """Train to the last epoch, starting from a checkpoint of this run if one exists."""
         try:
-            with self._context():
+            with few_threads(sum(self.data.sizes), self.data.row_shape, self.model), self._context():
                 if self.options.checkpoint_dir:
                     self._resume()
                 self._epochs()
@@ -171,13 +179,13 @@ class Trainer:
         return self.history
 
     def _resume(self) -> None:
-        """Resume a stored run if one exists; all workers get its state or raise its error."""
+        """Resume a stored run if one exists; all workers load the same state or raise the same error."""
         state, failure = None, None
         try:
             if self._checkpoint is not None:
                 state = self._checkpoint.resume(self.options.epochs)
                 if state is None:
-                    self._checkpoint.write(self._state())  # fail now, not after hours, if the folder is not writable
+                    self._checkpoint.write(self._state())  # fail before training if the folder is not writable
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))
@@ -214,7 +222,7 @@ class Trainer:
                 record = self._epoch(len(self.history) + 1)
                 bar.update(len(self.history), record)
                 self.model.eval()
-                # Only the first of several workers calls the callback; its answer holds for all.
+                # Only the first worker calls the callback; all workers use its result.
                 stops = self.callback is not None and self.first and bool(self.callback(record, self.final_model))
                 if self.callback is not None and self._agreed(stops):
                     self.history.stop_reason = StopReason.CALLBACK
@@ -244,7 +252,7 @@ class Trainer:
             x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
             metrics.append(self.step(x, counts, whole))
             n_rows.append(sum(whole))
-            # Reading a value is free on a CPU but stalls a GPU, which is checked only at the end of the epoch.
+            # Reading a value is fast on a CPU but stalls a GPU, so on a GPU the check is made at the end of the epoch.
             if self.device.type == "cpu" and not math.isfinite(metrics[-1][OBJECTIVE].item()):
                 break
         record = self._record(epoch, torch.stack(metrics), torch.tensor(n_rows))
@@ -263,7 +271,7 @@ class Trainer:
     def step(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
         """Update the weights once; return the `BATCH_METRICS` of the batch, shape (5,).
 
-        ``counts`` are the numbers of rows of each set in x, and ``whole`` those in the parts of all workers together.
+        ``counts`` is the number of rows of each set in x, and ``whole`` is the number in the batch of all workers.
         """
         metrics = self._replay(x, counts, whole) if self._graphed else self._update(x, counts, whole)
         if self.average is not None:
@@ -300,7 +308,7 @@ class Trainer:
         return metrics[0]
 
     def _replay(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Run `_update` as a captured graph, one per batch composition; it reads the rows from a static tensor."""
+        """Run `_update` as a captured graph that reads rows from a static tensor; one graph per batch composition."""
         assert self._graphed is not None
         if (counts, whole) not in self._static_rows:
             self._static_rows[counts, whole] = torch.empty_like(x)
@@ -317,7 +325,7 @@ class Trainer:
         return snapshot_tensors(tensors, self.optimizer)
 
     def _regularize(self) -> None:
-        """Add the gradient of l2·‖W‖² (coupled with the optimizer, as in Keras), then clip."""
+        """Add the gradient of l2·‖W‖² to the gradient of the risk, as in Keras, and then clip the gradient."""
         gradients = [(kernel.grad, kernel.detach()) for kernel in self.kernels if kernel.grad is not None]
         if gradients:
             torch._foreach_add_(*map(list, zip(*gradients, strict=True)), alpha=2 * self.options.l2)

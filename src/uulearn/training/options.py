@@ -1,7 +1,8 @@
-"""Options of a training run: everything except the data, the model and the risk."""
+"""Options of a training run: all settings except the data, the model and the risk."""
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
 from uulearn.training.workers import local_device
 
+SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000  # below these sizes, one thread is faster than several
+
 OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
 
@@ -22,42 +25,42 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Rarely changed options of training, the parameter ``training`` of `uulearn.UUClassifier`.
+    """Less common training options, passed to `uulearn.UUClassifier` as the parameter ``training``.
 
     Parameters
     ----------
     optimizer, optimizer_params
-        ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a factory from parameters to optimizer; and its
-        arguments.
+        ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a function that creates an optimizer for given
+        parameters; and the arguments of the optimizer.
     scheduler, scheduler_interval
-        A function from optimizer to learning-rate scheduler, stepped every ``"epoch"`` or ``"batch"``.
+        A function that creates a learning-rate scheduler for an optimizer, and its step interval, "epoch" or "batch".
     weight_decay : float
-        Passed to the optimizer.
+        Weight decay of the optimizer.
     clip_norm : float, optional
         Maximum norm of the gradient.
     ema : float, optional
-        Decay per batch of a moving average of the weights, used for prediction; None uses the weights
-        themselves.
+        Decay, per batch, of a moving average of the weights that is used for prediction; with None, the weights
+        themselves are used.
     precision : str
-        ``"auto"`` multiplies in bfloat16 if the device does so natively, the model is wide enough to gain from it and
-        the columns survive the rounding; ``"float32"`` and ``"bfloat16"`` force one.
+        Type of matrix products: ``"float32"``, ``"bfloat16"`` or ``"auto"``, which uses bfloat16 if the device supports
+        it natively, the model is wide enough to be faster, and rounding the columns to bfloat16 is harmless.
     compile : bool
-        Whether to ``torch.compile`` the model; worth it only for long runs of large models.
+        Whether to compile the model with ``torch.compile``; useful only for long runs of large models.
     input_scale : float
-        Every value of X is multiplied by this before it enters the model (1/255 for images stored as uint8).
+        Factor by which every value of X is multiplied (1/255 for images stored as uint8).
     augment : str or callable, optional
-        Random changes of training images; validation and prediction use the original images. ``"flip"`` mirrors
-        left to right (wrong for digits and letters), ``"shift"`` moves by up to four pixels and fills with zeros,
-        ``"shift+flip"`` does both. A function maps a scaled batch of shape (n, channels, height, width) to another.
+        Random augmentation of training images; validation and prediction use the original images. ``"flip"`` mirrors
+        left to right (wrong for digits and letters), ``"shift"`` shifts by up to four pixels and fills with zeros, and
+        ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to the augmented batch.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
     checkpoint_dir, checkpoint_every
-        Folder for a checkpoint every ``checkpoint_every`` epochs. Calling `fit` again with the same arguments continues
-        from it and gives the result of an uninterrupted run.
+        Folder in which a checkpoint is written every ``checkpoint_every`` epochs. Calling `fit` again with the same
+        arguments resumes from the checkpoint and gives the same result as an uninterrupted run.
     distributed : bool or "auto"
         "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group: each
-        process takes a part of every batch, and the result is that of one process with the same batches. True requires
-        several processes. Every process calls `fit` with the same rows and arguments.
+        process computes a part of every batch, and the result is the same as with one process. True raises an error if
+        there is only one process. Every process must call `fit` with the same rows and arguments.
 
     Examples
     --------
@@ -84,11 +87,11 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class RunOptions(TrainingOptions):
-    """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that `TrainingOptions` does not have.
+    """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that are not in `TrainingOptions`.
 
-    ``graph`` captures the step as a CUDA graph, so the device does not wait for Python. It needs a model whose
-    forward pass does not synchronize with the host, and no scheduler. ``fit_seed`` is the seed that ``seed`` is derived
-    from, if it is: checkpoints hold it, so that a fit without a fixed seed can be resumed.
+    ``graph`` captures the step as a CUDA graph, so the device does not wait for Python. It requires a model whose
+    forward pass does not synchronize with the host, and no scheduler. ``fit_seed`` is the seed from which ``seed`` is
+    derived, if any; checkpoints store it, so a fit without a fixed seed can be resumed.
     """
 
     epochs: int = defaults.EPOCHS
@@ -105,14 +108,14 @@ class RunOptions(TrainingOptions):
 
 
 def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the optimizer with this name, class or factory; with torch's fused kernel if it has one."""
+    """Return the optimizer for a name, class or factory, with torch's fused kernel if available."""
     parameters = list(parameters)
     optimizer = OPTIMIZERS[options.optimizer] if isinstance(options.optimizer, str) else options.optimizer
     arguments = dict(options.optimizer_params or {})
     if isinstance(optimizer, type):
         arguments.setdefault("lr", options.lr)
         if "weight_decay" in inspect.signature(optimizer).parameters:
-            # Always passed, because some optimizers (AdamW) have a non-zero default.
+            # Always pass it, because some optimizers (AdamW) have a non-zero default.
             arguments.setdefault("weight_decay", options.weight_decay)
         elif options.weight_decay:
             raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
@@ -143,12 +146,12 @@ def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LR
     if options.scheduler is None:
         return None
     if options.graph:
-        raise ValueError("graph=True keeps the learning rate it was captured with; with a scheduler set graph=False.")
+        raise ValueError("graph=True does not support a scheduler: the learning rate is captured; set graph=False.")
     scheduler = options.scheduler(optimizer)
     if not isinstance(scheduler, LRScheduler):
         raise TypeError(f"the scheduler factory must return a torch learning-rate scheduler, got {scheduler!r}.")
     if isinstance(scheduler, ReduceLROnPlateau) and options.scheduler_interval == "batch":
-        raise ValueError("ReduceLROnPlateau follows a metric of the epoch; use scheduler_interval='epoch' with it.")
+        raise ValueError("ReduceLROnPlateau needs a metric of each epoch; set scheduler_interval='epoch'.")
     return scheduler
 
 
@@ -157,13 +160,26 @@ def resolve_device(device: str) -> str:
     if device == "auto":
         return local_device("cuda" if torch.cuda.is_available() else "cpu")
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r} needs a CUDA device, and torch finds none; use device='auto'.")
+        raise ValueError(f"device={device!r} requires a CUDA device, but torch found none; use device='auto'.")
     return local_device(device)
 
 
 def kernel_parameters(model: nn.Module) -> list[Tensor]:
-    """Return the weights that L2 acts on: all products and convolutions but the layers in ``model.without_l2``."""
+    """Return the weights with L2 regularization: all linear and convolutional layers except ``model.without_l2``."""
     excluded = [model.get_submodule(name) for name in getattr(model, "without_l2", ())]
     products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
     layers = [layer for layer in model.modules() if isinstance(layer, products)]
     return [layer.weight for layer in layers if not any(layer is other for other in excluded)]
+
+
+@contextlib.contextmanager
+def few_threads(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> Iterator[None]:
+    """Use one thread if the table and the model are small; the result then does not depend on the number of cores."""
+    before = torch.get_num_threads()
+    weights = [] if model is None else list(model.parameters())
+    small_table = len(row_shape) == 1 and n_rows * row_shape[0] < SMALL_CELLS
+    torch.set_num_threads(1 if small_table and sum(weight.numel() for weight in weights) < SMALL_MODEL else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""Training without one fold, so every row can be scored by a model that was not trained on it."""
+"""Training without one fold, so that every row can be scored by a model that was not trained on it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def fit_fold(
     test: tuple[Rows, Tensor] | None = None,
     callback: Callback | None = None,
 ) -> FoldFit:
-    """Train one module on the rows outside a fold; the rows of the fold validate it.
+    """Train one module on the rows outside a fold, and use the rows of the fold for validation.
 
     ``build`` maps a seed to an untrained module, and ``folds`` is the result of `uulearn.data.folds.assign_folds`.
     `fold_options` derives the seed and the checkpoint folder of the module.
@@ -59,12 +59,12 @@ def fit_fold(
 
 
 def fold_seed(seed: int, fold: int) -> int:
-    """Return the seed of the model of one fold."""
+    """Return the seed for the model of one fold."""
     return int(np.random.SeedSequence([seed, fold]).generate_state(1)[0])
 
 
 def fold_options(options: RunOptions, fold: int) -> RunOptions:
-    """Return the options of the model of one fold: its own seed and its own checkpoint folder."""
+    """Return the options for the model of one fold, which has its own seed and checkpoint folder."""
     folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"model-{fold}"
     fit_seed = options.seed if options.fit_seed is None else options.fit_seed
     return dataclasses.replace(options, seed=fold_seed(options.seed, fold), fit_seed=fit_seed, checkpoint_dir=folder)

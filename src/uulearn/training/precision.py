@@ -1,8 +1,8 @@
-"""The floating-point type of a run's matrix products.
+"""Select the floating-point type of a run's matrix products.
 
-``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if that is faster and harmless: the device
-supports it natively, a layer is wide enough (or, on CUDA, convolves), and no column has a mean so large, compared with
-its standard deviation, that eight significant bits would blur it.
+``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if it is faster and accurate enough: the device
+supports it natively, a layer is wide enough (or, on CUDA, convolutional), and no column has a mean so large, relative
+to its standard deviation, that rounding to eight significant bits would lose information.
 """
 
 import functools
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 MIN_WIDTH = 128
-"""Minimum width at which a matrix product is faster in bfloat16."""
+"""Minimum layer width at which matrix products are faster in bfloat16."""
 MAX_MEAN = 16.0
 """Largest |mean| of a column, in standard deviations, for bfloat16: rounding then adds at most 2% noise."""
 
@@ -32,14 +32,14 @@ def cpu_multiplies_bfloat16() -> bool:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Return whether the device multiplies bfloat16 natively."""
+    """Return whether the device supports bfloat16 products natively."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and cpu_multiplies_bfloat16()
 
 
 def resolve_precision(precision: str, model: nn.Module, device: torch.device, sample: Tensor) -> torch.dtype:
-    """Return the type of matrix products, bfloat16 or float32; ``sample`` holds a few rows, shape (n, …)."""
+    """Return the type of matrix products, bfloat16 or float32; ``sample`` contains a few rows, shape (n, …)."""
     if precision == "bfloat16":
         return torch.bfloat16
     if precision == "float32" or not multiplies_bfloat16(device):

@@ -1,6 +1,4 @@
-"""Progress of training: a bar on a terminal, or callbacks for a program that shows progress itself."""
-
-from __future__ import annotations
+"""Progress of training: a progress bar on a terminal, or callbacks for programs with their own display."""
 
 import sys
 import time
@@ -12,12 +10,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 BAR_DELAY = 2.0
-"""Seconds before the progress bar appears; shorter trainings stay silent."""
+"""Number of seconds before the progress bar appears; shorter training runs show no bar."""
 
 
 @dataclass(frozen=True)
 class StageStarted:
-    """The start of a stage of a workflow, which trains at most ``models`` models."""
+    """Event sent when a stage of a workflow starts; the stage trains at most ``models`` models."""
 
     name: str
     models: int = 0
@@ -25,13 +23,13 @@ class StageStarted:
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Progress of training: each of ``models`` models, trained at once, has finished ``done`` of its ``epochs``."""
+    """Event that reports progress: ``models`` models are trained together, and each has finished ``done`` epochs."""
 
     epochs: int
     done: int
     models: int = 1
     resumed: int = 0
-    """Number of epochs from a checkpoint when training started."""
+    """Number of epochs that were restored from a checkpoint."""
     stopped: bool = False
     """Whether training ended: after the last epoch, early, or with an error."""
 
@@ -48,11 +46,11 @@ def no_progress(event: StageStarted | TrainingProgress, /) -> None:
 
 
 TRAINING_OBSERVER: ContextVar[ProgressCallback | None] = ContextVar("training observer", default=None)
-"""Receives the progress of all training instead of a bar, except training with ``progress=False``."""
+"""Callback that replaces the progress bar and receives all progress events (none with ``progress=False``)."""
 
 
 class TerminalBar:
-    """A bar with one line of text on standard error, removed from the screen by `close`."""
+    """A progress bar with one line of text on standard error; `close` removes the bar from the screen."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
@@ -60,7 +58,7 @@ class TerminalBar:
         self.text = ""
 
     def show(self, fraction: float | None, text: str) -> None:
-        """Draw the bar at a fraction of its length; None shows a pulsing bar, for work of unknown length."""
+        """Draw the bar filled to a fraction; None draws a pulsing bar for work of unknown length."""
         self.text = text
         if self._bar is None:
             from rich.console import Console
@@ -74,7 +72,7 @@ class TerminalBar:
         self._bar.update(self._task, total=total, completed=fraction or 0.0, text=text)
 
     def refresh(self) -> None:
-        """Draw now, so that a stage shorter than the refresh interval is visible."""
+        """Draw the bar immediately, to show a stage that is shorter than the refresh interval."""
         if self._bar is not None:
             self._bar.refresh()
 
@@ -85,10 +83,10 @@ class TerminalBar:
 
 
 class ProgressBar:
-    """Shows finished epochs, time left and the current risk on a terminal, or sends them to the observer.
+    """Display of finished epochs, time left and the current risk on a terminal, or through the observer.
 
-    ``done`` epochs of ``total`` are already in a checkpoint, and ``models`` are trained at once. Other units than
-    epochs are not sent.
+    ``done`` of ``total`` epochs were restored from a checkpoint, and ``models`` models are trained together. The
+    observer receives only progress in epochs, not in other units.
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
@@ -131,8 +129,6 @@ class ProgressBar:
 def format_duration(seconds: float) -> str:
     """Format a duration in seconds, minutes or hours.
 
-    Examples
-    --------
     >>> format_duration(3.21), format_duration(12.3), format_duration(90), format_duration(7300)
     ('3.2 s', '12 s', '1 min 30 s', '2 h 1 min')
     """

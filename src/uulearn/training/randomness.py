@@ -1,4 +1,4 @@
-"""Seeded random numbers for a run that leave the caller's generators unchanged."""
+"""Seed random numbers for a run without changing the state of the caller's generators."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,12 +1,13 @@
-"""Scores of many rows: in chunks that fit the cache, without gradient, with folded normalization if possible."""
+"""Score many rows without gradients, in chunks that fit the cache, and with folded batch normalization if possible."""
 
 import torch
 from torch import Tensor, nn
 
 from uulearn.data.rows import Rows
+from uulearn.training.options import few_threads
 
 SCORING_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
-"""Bytes of rows that are scored at a time, per type of device."""
+"""Number of bytes of rows that are scored at a time, for each type of device."""
 
 
 def module_device(module: nn.Module) -> torch.device:
@@ -19,7 +20,11 @@ def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float
     """Return the score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
 
     If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
-    computes the scores from rows of that type; other models run under autocast. The model's mode does not change.
+    computes the scores from rows of type ``dtype``; other models run under autocast. The model's mode does not change.
+
+    >>> from uulearn.data import DenseRows
+    >>> score_rows(nn.Flatten(0), DenseRows(torch.tensor([[1.0], [2.0]])))
+    tensor([1., 2.])
     """
     device, was_training = module_device(model), model.training
     fold = getattr(model, "for_inference", None)
@@ -29,7 +34,10 @@ def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float
     chunk = max(16, SCORING_CHUNK_BYTES.get(device.type, SCORING_CHUNK_BYTES["cpu"]) // per_row)
     scores = torch.empty(rows.n_rows, device=device)
     try:
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16):
+        with (
+            few_threads(rows.n_rows, rows.row_shape, model),
+            torch.autocast(device.type, dtype=torch.bfloat16, enabled=fold is None and dtype == torch.bfloat16),
+        ):
             for start in range(0, rows.n_rows, chunk):
                 stop = min(start + chunk, rows.n_rows)
                 x = rows.slice(start, stop).to(device)

@@ -1,4 +1,4 @@
-"""Several processes that train one model: each computes a part of every batch, and all take the same step."""
+"""Several processes that train one model: each computes a part of every batch, and all apply the same update."""
 
 import os
 import warnings
@@ -17,12 +17,12 @@ RANK, COUNT, LOCAL = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 
 
 class FirstWorkerError(Exception):
-    """The first worker failed and reports the error itself."""
+    """The first worker failed and reported the error."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The processes that train together, and the rank of this one."""
+    """The processes that train together, and the rank of this process."""
 
     rank: int
     count: int
@@ -33,7 +33,7 @@ class Workers:
         return self.rank == 0
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its mean over all workers, with one exchange per floating-point type."""
+        """Replace every gradient with its mean over all workers, with one exchange per floating-point type."""
         by_type: dict[torch.dtype, list[Tensor]] = {}
         for p in parameters:
             if p.requires_grad:  # even without a gradient: all workers must send the same number of values
@@ -51,20 +51,20 @@ class Workers:
         return slice(self.rank * n_rows // self.count, (self.rank + 1) * n_rows // self.count)
 
     def gather(self, values: Tensor, n_rows: int, device: torch.device) -> Tensor:
-        """Collect the values of all workers' shares, and return the values of all rows on the CPU."""
+        """Collect the values that all workers computed, and return the values of all rows on the CPU."""
         result = torch.zeros(n_rows, device=device)
         result[self.share(n_rows)] = values.to(device)
         dist.all_reduce(result)
         return result.cpu()
 
     def broadcast(self, value: Any) -> Any:
-        """Return the first worker's value, so all workers make the same decision."""
+        """Return the first worker's value, so that all workers make the same decision."""
         values = [value if self.first else None]
         dist.broadcast_object_list(values, src=0)
         return values[0]
 
     def run_on_first(self, work: Callable[[], Any]) -> Any:
-        """Run ``work`` in the first worker and return its result; if it fails, the others raise `FirstWorkerError`."""
+        """Run ``work`` in the first worker and return the result; on failure, the others raise `FirstWorkerError`."""
         result, error = None, None
         if self.first:
             try:
@@ -90,7 +90,7 @@ class Workers:
             dist.broadcast(tensor.detach(), src=0)
 
     def seed(self, seed: int, *more: int) -> int:
-        """Return a seed per worker for dropout and augmentation; the first worker uses the seed of the run."""
+        """Return this worker's seed for dropout and augmentation; the first worker uses the seed of the run."""
         if self.first and not more:
             return seed
         return int(np.random.SeedSequence([seed, self.rank, *more]).generate_state(1)[0])
@@ -103,9 +103,9 @@ def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
-    """Return the workers to train with, or None for a single process; join the group first if torchrun started it.
+    """Return the workers to train with, or None for a single process; if started by torchrun, join the group first.
 
-    "auto" uses the process group if it has several processes. True raises an error otherwise.
+    "auto" uses the process group if there are several processes; True raises an error if there is only one process.
     """
     if distributed is False:
         return None
@@ -125,7 +125,7 @@ def join_workers(distributed: bool | str, device: str | torch.device = "cpu") ->
 
 
 def local_device(device: str) -> str:
-    """Return the device of this process; with torchrun, each process of a machine has its own GPU."""
+    """Return the device of this process; with torchrun, each process on a machine has its own GPU."""
     if device == "cuda" and started_by_torchrun():
         return f"cuda:{os.environ.get(LOCAL, '0')}"
     return device
@@ -133,7 +133,7 @@ def local_device(device: str) -> str:
 
 @contextmanager
 def warn_on_rank_zero(workers: Workers | None) -> Iterator[None]:
-    """Show warnings only in the first worker within a context."""
+    """Within this context, show warnings only in the first worker."""
     with warnings.catch_warnings():
         if workers is not None and not workers.first:
             warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
 """Layers of batched networks with hand-written gradients: batch normalization with ReLU, and the output unit.
 
-Autograd would store more and pass over the batch more often. On CUDA the Triton kernels of
-`uulearn.training.batched.kernels` do the work; other devices, or systems without Triton, use the torch formulas below.
+Autograd would store more tensors and read the batch more often. CUDA devices use the Triton kernels of
+`uulearn.training.batched.kernels`; other devices and systems without Triton use the torch formulas below.
 """
 
 import importlib.util
@@ -31,11 +31,11 @@ def concatenate_runs(x: Tensor, width: int) -> Tensor:
 
 
 class NormalizeReLU(torch.autograd.Function):
-    """relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each unit over the rows of a batch.
+    """Compute relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each unit over the rows of a batch.
 
-    x has the shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have (R, 1, h). Moments
-    are computed about the first row, so one pass gives both without cancellation. Returns the activations,
-    (R, n, h) in the type of x, and the mean and the (biased) variance of the batch.
+    x has shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have shape (R, 1, h). Moments
+    are computed relative to the first row, so one pass computes both without cancellation. The result is the
+    activations, of shape (R, n, h) in the type of x, and the mean and (biased) variance of the batch.
     """
 
     @staticmethod
@@ -61,7 +61,7 @@ class NormalizeReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient through the activations and through the statistics."""
+        """Return the gradients, including those of the batch statistics."""
         x, gamma, beta, mean, inverse = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(x):

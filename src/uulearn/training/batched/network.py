@@ -1,8 +1,8 @@
 """Many linear models or MLPs as one network of batched matrix products.
 
-R runs form G groups of M neighbors (R = G·M). The runs of a group read the same rows, so their first layers are one
-product with the kernels of M runs side by side, of shape (G, d, M·h). All later kernels have the shape (R, h, h′), and
-parameters of units (R, 1, h).
+R runs form G groups of M neighbors (R = G·M). The runs of a group read the same rows, so their first layers are
+computed as one product; the kernels of the M runs are side by side, with shape (G, d, M·h). All later kernels have
+shape (R, h, h′), and the parameters of units have shape (R, 1, h).
 """
 
 import copy
@@ -20,15 +20,15 @@ from uulearn.training.batched.runs import Groups
 Tensors = Mapping[str, Tensor]
 
 NORM_ATTRIBUTES = {"gamma": "weight", "beta": "bias", "mean": "running_mean", "var": "running_var"}
-"""Names of the parameters and statistics of a normalization here, and in torch."""
+"""Names of the parameters and statistics of a normalization layer, in this module and in torch."""
 
 
 class BatchedNetwork:
     """Parameters and statistics of R `Linear` or `MLP` models of the same architecture, and their scores.
 
     ``dtype`` is the type of the matrix products; sums, statistics, the output layer and the parameters are float32.
-    ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. Widths are padded
-    to a multiple of ``align`` with units that stay zero, for half-precision products.
+    ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. For half-precision
+    products, widths are padded to a multiple of ``align`` with units that stay zero.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class BatchedNetwork:
         return self._output(params, hidden), statistics
 
     def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
-        """Return scores (R, n) with the running statistics, for rows of shape (G, n, d) or, for all runs, (n, d)."""
+        """Return scores (R, n), using the running statistics, for rows of shape (G, n, d) or, for all runs, (n, d)."""
         hidden = x if x.ndim == 3 else x.expand(self.groups.count, *x.shape)
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
@@ -154,7 +154,7 @@ class BatchedNetwork:
         return self._output(params, hidden)
 
     def _product(self, params: Tensors, layer: int, hidden: Tensor) -> tuple[Tensor, int]:
-        """Return the matrix product of a layer, and the number of runs side by side in it."""
+        """Return the matrix product of a layer and the number of runs that are side by side in the product."""
         return torch.bmm(hidden, params[f"{layer}.kernel"].to(self.dtype)), self.groups.width if layer == 0 else 1
 
     def _output(self, params: Tensors, hidden: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class BatchedNetwork:
         return scores
 
     def update_statistics(self, buffers: Tensors, statistics: Tensors, n_rows: int, alive: Tensor) -> None:
-        """Update the running statistics of the runs that are alive with those of a batch."""
+        """Update the running statistics of the active runs with the statistics of a batch."""
         for name, value in statistics.items():
             layer, kind = name.split(".")
             if kind == "var":

@@ -1,6 +1,6 @@
-"""Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 per run.
+"""Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 penalty for each run.
 
-The arithmetic follows torch, after Keras-style L2 (2·l2·W for kernels) is added to the gradient.
+Keras-style L2 (2·l2·W for kernels) is added to the gradient; then torch's update formulas are applied.
 """
 
 import math
@@ -24,7 +24,7 @@ OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
 class BatchedOptimizer:
     """State and update of ``"adam"``, ``"adamw"`` or ``"sgd"``; the parameters of the network are updated in place.
 
-    ``settings`` are the arguments of torch's optimizer, and the rates have one value per run, shape (R,).
+    ``settings`` contains the arguments of torch's optimizer, and the rates have one value per run, shape (R,).
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class BatchedOptimizer:
         self.name, self.settings = name, OPTIMIZER_DEFAULTS[name] | dict(settings)
         if unknown := sorted(set(settings) - set(OPTIMIZER_DEFAULTS[name])):
             known = ", ".join(OPTIMIZER_DEFAULTS[name])
-            raise ValueError(f"optimizer_params of {name!r} may set {known}, got {unknown[0]!r}.")
+            raise ValueError(f"optimizer_params of {name!r} must be among {known}, got {unknown[0]!r}.")
         try:
             OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
         except ValueError as error:
@@ -57,11 +57,11 @@ class BatchedOptimizer:
         self.slots = {key: [torch.zeros_like(p) for _ in range(slots)] for key, p in self.params.items()}
 
     def update(self, gradients: Mapping[str, Tensor], alive: Tensor) -> None:
-        """Update the runs that are alive; a run whose update would not be finite is no longer alive."""
+        """Update all active runs; a run becomes inactive if its update would not be finite."""
         lr = self.lr / (1 + self.lr_decay * self.step)
         self.step += 1
         if self.name != "sgd" and len(self.kernels) > 1 and use_kernels(lr):
-            self._update_by_kernel(gradients, lr, alive)  # compiling it does not pay off for a single layer
+            self._update_by_kernel(gradients, lr, alive)  # for a single layer, compiling takes more time than it saves
             return
         rates, finite = lr * alive, torch.ones_like(alive)
         for key, p in self.params.items():
@@ -92,12 +92,12 @@ class BatchedOptimizer:
         alive &= finite.bool()
 
     def _corrections(self) -> list[Tensor]:
-        """Return 1 − β₁ᵗ and 1 − β₂ᵗ, computed without loss of digits in float32."""
+        """Return 1 − β₁ᵗ and 1 − β₂ᵗ, computed without loss of precision in float32."""
         betas = self.settings["betas"]
         return [-torch.expm1(self.step * math.log(beta)) if beta else torch.ones_like(self.step) for beta in betas]
 
     def _move(self, p: Tensor, g: Tensor, slots: list[Tensor], key: str) -> Tensor:
-        """Update the state and return the change of a parameter for a learning rate of 1."""
+        """Update the optimizer state and return the parameter update for a learning rate of 1."""
         if self.name == "sgd":
             momentum = self.settings["momentum"]
             if not momentum:

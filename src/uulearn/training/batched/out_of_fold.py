@@ -1,4 +1,4 @@
-"""Out-of-fold training with the models of all folds trained together."""
+"""Out-of-fold training in which the models of all folds are trained together."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ MAX_RUNS = 150
 
 
 def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
-    """Return whether these models can be trained together on these rows; several workers train one model at a time."""
+    """Return whether these models can be trained together on these rows (never with several workers)."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
     alone = join_workers(options.distributed, options.device) is None
@@ -32,7 +32,7 @@ def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that may differ between models that are trained together; they override the options."""
+    """Settings that may differ between models that are trained together; these settings override the options."""
 
     risk: UURisk
     lr: float | None = None
@@ -57,11 +57,11 @@ def fit_folds_batched(
     *,
     test: tuple[Rows, Tensor] | None = None,
 ) -> list[list[FoldFit]]:
-    """Train several folds and variants of a named model at once; see `uulearn.training.out_of_fold.fit_fold`.
+    """Train several folds and variants of a named model together; see `uulearn.training.out_of_fold.fit_fold`.
 
-    Returns one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained together;
-    on a CPU those of one fold, which share their batches. Runs that are trained together need sets of the same sizes,
-    so a few random rows of the larger folds are used neither for training nor for validation. All rows are scored.
+    The result is one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained
+    together; on a CPU, only the models of one fold, which share batches. Runs that are trained together need equal set
+    sizes, so a few random rows of larger folds are used neither for training nor for validation. All rows are scored.
     """
     joined = data.joined()
     rows, index = joined.rows[0], [part for part in joined.index if part is not None]

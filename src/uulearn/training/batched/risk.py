@@ -1,4 +1,4 @@
-"""The risks of many runs: one loss, and for each run its own coefficients and corrections."""
+"""Compute the risks of many runs with the same loss; each run has its own coefficients and corrections."""
 
 import functools
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class BatchedRiskParts(NamedTuple):
 
 
 class BatchedRisk:
-    """Computes the risks of R runs from scores of shape (R, n), with rows of set 0 before those of set 1."""
+    """Risks of R runs, computed from scores of shape (R, n) in which the rows of set 0 come first."""
 
     def __init__(self, runs: Sequence[Run], loss: MarginLoss, device: torch.device) -> None:
         self.runs, self.loss, self.device = runs, loss, device
@@ -64,7 +64,7 @@ class BatchedRisk:
     def _correct(self, terms: Tensor, which: int) -> Tensor:
         out = torch.where(terms < 0, self._slopes[which] * terms, terms)
         for mask, f in self._others[which]:
-            # Applied only to the terms of its own runs, because its gradient may be NaN for others.
+            # Apply each correction only to the terms of its own runs, because its gradient may be NaN for other terms.
             out = torch.where(mask, f(torch.where(mask, terms, 0)), out)
         return out
 

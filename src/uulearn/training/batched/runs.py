@@ -21,7 +21,7 @@ from uulearn.training.options import RunOptions
 IndexLike = Tensor | np.ndarray | Sequence[int]
 
 UNSUPPORTED = {"augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
-"""Options that only single runs support, with the values that turn them off."""
+"""Options that only single runs support, with the values that disable them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,15 +31,20 @@ class Run:
     Parameters
     ----------
     rows, held_out : (indices, indices)
-        Row numbers of set 0 and set 1 in the shared table; the risk of held-out rows is recorded every epoch.
+        Row numbers of set 0 and set 1 in the shared table; the risk on held-out rows is recorded after every epoch.
     set_priors, target_prior, method, slope
         The risk, as in `uulearn.UURisk`.
     seed : int
         Seed of initial weights and shuffles, with the same meaning as for a single run.
     lr, l2, weight_decay, dropout : float, optional
-        Override those of the options and the model. Dropped units differ from a single run: runs share a generator.
+        Override the values of the options and the model. Unlike single runs, all runs share one generator for dropout.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
+
+    Examples
+    --------
+    >>> Run((range(4), range(4, 8)), (0.75, 0.25), 0.5).coefficients
+    UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
     """
 
     rows: tuple[IndexLike, IndexLike]
@@ -83,11 +88,11 @@ class Run:
 
 
 def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Tensor, Tensor] | None:
-    """Return row numbers of both sets as int64 tensors on the CPU; such tensors are shared, other values are copied."""
+    """Return the row numbers of both sets as int64 tensors on the CPU; int64 tensors are not copied."""
     if pair is None:
         return None
     if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise ValueError(f"{name} of a run must be a pair: the row numbers of set 0 and of set 1.")
+        raise ValueError(f"{name} of a run must be a pair of lists of row numbers, one for set 0 and one for set 1.")
     first, second = (v.cpu() if isinstance(v, Tensor) else torch.tensor(np.asarray(v)) for v in pair)
     for index in (first, second):
         if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
@@ -99,9 +104,9 @@ def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Te
 
 @dataclass(frozen=True)
 class Groups:
-    """An order of the runs in which groups of ``width`` neighbors share batches, which are gathered once.
+    """Order of the runs in which groups of ``width`` neighbors share batches, so that each batch is gathered once.
 
-    ``order[k]`` is the position, in the caller's list, of the run at place k.
+    The run at position k has position ``order[k]`` in the caller's list.
     """
 
     order: list[int]
@@ -124,10 +129,10 @@ class Groups:
 
 
 def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
-    """Return the initial model of a run with this seed, the same as for a single run."""
+    """Return the initial model for this seed; it equals the initial model of a single run."""
     if name not in ("linear", "mlp"):
         raise ValueError(
-            f"batched training supports models 'linear' and 'mlp', got {name!r}; train others one by one with Trainer."
+            f"batched training supports models 'linear' and 'mlp', got {name!r}; train other models with Trainer."
         )
     return build_model(name, (n_features,), params, seed)
 
@@ -136,18 +141,16 @@ def check_options(options: RunOptions) -> None:
     """Raise an error for options that only single runs support."""
     for name, neutral in UNSUPPORTED.items():
         if getattr(options, name) != neutral:
-            raise ValueError(
-                f"batched training does not support {name}; train runs that need it one by one with Trainer."
-            )
+            raise ValueError(f"batched training does not support {name}; train these runs one by one with Trainer.")
     if not isinstance(options.optimizer, str):
         kind = getattr(options.optimizer, "__name__", type(options.optimizer).__name__)
-        raise ValueError(f"batched training needs the optimizer name 'adam', 'adamw' or 'sgd', got {kind}.")
+        raise ValueError(f"batched training requires optimizer='adam', 'adamw' or 'sgd', got {kind}.")
 
 
 def check_runs(runs: Sequence[Run], table: Tensor) -> None:
     """Raise an error if the runs cannot be trained together on the rows of the table."""
     if table.ndim != 2:
-        raise ValueError(f"X must have two dimensions, rows and columns, got shape {tuple(table.shape)}; reshape it.")
+        raise ValueError(f"X must be two-dimensional (rows, columns), got shape {tuple(table.shape)}; reshape it.")
     if not runs:
         raise ValueError("batched training needs at least one run, got an empty list.")
     for name in ("sizes", "held_out_sizes"):
@@ -159,7 +162,7 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
                 "train_runs, which groups runs by size."
             )
     if not all(runs[0].sizes):
-        raise ValueError(f"both sets of a run need rows, got sizes {runs[0].sizes}.")
+        raise ValueError(f"both sets of a run must contain rows, got sizes {runs[0].sizes}.")
     for run in runs:
         for index in (*run.index, *(run.held_out_index or ())):
             outside = index[(index < 0) | (index >= len(table))]

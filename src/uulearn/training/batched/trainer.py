@@ -1,6 +1,6 @@
-"""Batched training of many runs: each step gathers rows, multiplies and updates for all runs at once.
+"""Batched training of many runs: each step gathers rows, multiplies matrices and updates weights for all runs.
 
-On a CUDA device the step is captured as a graph, so the device never waits for Python.
+On a CUDA device, each step is replayed as a captured graph, so the device does not wait for Python.
 """
 
 import time
@@ -23,41 +23,41 @@ from uulearn.training.batched.runs import Groups, Run, check_options, check_runs
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import BestWeights, CrossedEpochs, Weights, follow_epochs
 from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
-from uulearn.training.options import RunOptions
+from uulearn.training.options import RunOptions, few_threads
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng
 
 EVALUATION_BYTES = 2**30
-"""Maximum memory for the activations of rows that are scored together."""
+"""Maximum number of bytes for the activations of rows that are scored together."""
 EPOCHS_AHEAD = 4
 """Number of epochs whose shuffles are drawn in advance."""
 ALIGNMENT = 8
-"""Number of half-precision values in 16 bytes, the row alignment that tensor cores need."""
+"""Number of half-precision values in 16 bytes, the row alignment required by tensor cores."""
 
 BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 
 
 class BatchedTrainer:
-    """Trains R linear models or MLPs together, each on its own rows, with its own risk, seed and rates.
+    """Trainer of R linear models or MLPs, each with its own rows, risk, seed and rates.
 
-    Each run ends like a single run (`uulearn.training.Trainer`) with the same seed, up to rounding errors. If the risk
-    of a run stops being finite, the run keeps its last weights, its history has the reason, and the others continue.
+    Each run gives the same result as `uulearn.training.Trainer` with the same seed, up to rounding errors. If the risk
+    of a run is not finite, the run stops with its last weights and records the reason; the other runs continue.
 
     Parameters
     ----------
     X : tensor or array of shape (n, d)
-        The table of the rows of all runs, stored once on the device; any float type or uint8.
+        Table that contains the rows of all runs, stored once on the device; any float type or uint8.
     runs : sequence of Run
-        All with sets of the same sizes (see `train_runs` for others).
+        Runs whose sets all have the same sizes (see `train_runs` for other runs).
     model, model_params, loss
         ``"linear"`` or ``"mlp"`` with its arguments, and the loss as in `uulearn.UURisk`: the same for all runs.
     options : RunOptions
         All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional
-        Labeled rows: the accuracy and the supervised risk of every run are recorded every epoch but not used.
+        Labeled rows; the accuracy and the supervised risk of each run are recorded after every epoch but not used.
     callback : callable, optional
-        Called with the number of the epoch and the records of all runs after every epoch; return True to stop.
+        Called after every epoch with the epoch number and the records of all runs; return True to stop.
 
     Examples
     --------
@@ -163,7 +163,7 @@ class BatchedTrainer:
     def _labeled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
         x, y = self._columns(rows, "test"), torch.as_tensor(labels).reshape(-1)
         if len(x) != len(y) or not len(x):
-            raise ValueError(f"test must be rows and one label per row, got {len(x)} rows and {len(y)} labels.")
+            raise ValueError(f"test must have one label per row, got {len(x)} rows and {len(y)} labels.")
         found = set(torch.unique(y).tolist())
         if not (found <= {0, 1} or found <= {-1, 1}):
             raise ValueError(f"labels must be 1 and 0, or 1 and -1, got {sorted(found)[:5]}.")
@@ -177,7 +177,7 @@ class BatchedTrainer:
         return index.to(self.device), leaders[0].held_out_sizes
 
     def _plan_batches(self) -> None:
-        """Allocate the row numbers of all batches: for each composition of a batch, shape (batches, G, rows)."""
+        """Allocate the row numbers of all batches: one tensor of shape (batches, G, rows) per batch composition."""
         leaders = self.runs[:: self.groups.width]
         self._seeds = sorted({run.seed for run in leaders})
         self._seed_of = torch.tensor([self._seeds.index(run.seed) for run in leaders], device=self.device)
@@ -197,7 +197,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch, unless already done; the histories are in the order of the given runs."""
+        """Train to the last epoch, unless already trained; return the histories in the order of ``runs``."""
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
@@ -215,7 +215,8 @@ class BatchedTrainer:
         return self._in_given_order(self.histories)
 
     def _train(self) -> None:
-        with isolated_rng(self.runs[0].seed, self.device):
+        rows = len(self.runs) * len(self.table)
+        with few_threads(rows, tuple(self.table.shape[1:])), isolated_rng(self.runs[0].seed, self.device):
             progress = ProgressBar(self.options.epochs, self.options.progress, models=len(self.runs))
             with progress as bar, ThreadPoolExecutor(EPOCHS_AHEAD) as pool:
                 shuffles = deque(pool.submit(self._shuffle, epoch) for epoch in range(1, EPOCHS_AHEAD + 1))
@@ -242,7 +243,7 @@ class BatchedTrainer:
         return [value for _, value in sorted(zip(self.groups.order, values, strict=True), key=lambda pair: pair[0])]
 
     def _shuffle(self, epoch: int) -> Tensor:
-        """Return for each seed the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
+        """Return, for each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
         n0 = self.plan.sizes[0]
         drawn = [self.plan.shuffles(seed, epoch) for seed in self._seeds]
         places = torch.stack([torch.cat([first, second + n0]) for first, second in drawn])
@@ -255,7 +256,7 @@ class BatchedTrainer:
         self.totals.zero_()
 
     def _one_step(self, counts: tuple[int, int]) -> None:
-        """Gather rows, run forward, correct, run backward and update; add the metrics to ``totals``."""
+        """Gather the rows of a batch, compute the gradient and update the weights; add the metrics to ``totals``."""
         with torch.no_grad():
             index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
             self._next[counts].add_(1).remainder_(len(self._order[counts]))
@@ -286,7 +287,7 @@ class BatchedTrainer:
     def _update_average(self) -> None:
         if not self.options.ema:
             return
-        n = self.optimizer.step - 1  # updates so far
+        n = self.optimizer.step - 1  # number of updates so far
         decay = torch.minimum(torch.full_like(n, self.options.ema), (1 + n) / (10 + n))
         weight = self.alive * torch.where(n == 0, 1.0, 1 - decay)
         for average, current in zip(self._final, (self.network.params, self.network.buffers), strict=True):
@@ -344,13 +345,13 @@ class BatchedTrainer:
     # -------------------------------------------------------------------------------------------------------- results
 
     def models(self) -> list[nn.Module]:
-        """Return the model of each run, on the CPU; if there is a moving average, the averaged model."""
+        """Return the model of each run on the CPU, with averaged weights if there is a moving average."""
         params, buffers = ({name: value.cpu() for name, value in tensors.items()} for tensors in self._final)
         return self._in_given_order([self.network.module(place, params, buffers) for place in range(len(self.runs))])
 
     @torch.no_grad()
     def scores(self, X: Any) -> Tensor:
-        """Return the score g(x) of every row by every run, shape (R, n), on the CPU."""
+        """Return the scores g(x) of all runs for all rows, with shape (R, n), on the CPU."""
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
@@ -362,9 +363,15 @@ class BatchedTrainer:
 
 
 def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
-    """Train any list of runs in as few groups as the sizes of their sets allow, and return their histories.
+    """Train a list of runs, in groups with equal set sizes, and return their histories.
 
-    A group has at most ``max_runs`` runs. The other arguments are those of `BatchedTrainer`.
+    A group has at most ``max_runs`` runs. See `BatchedTrainer` for the other arguments.
+
+    >>> runs = [Run((range(n), range(n, 2 * n)), (0.8, 0.2), 0.5) for n in (10, 20)]
+    >>> options = RunOptions(epochs=2, progress=False)
+    >>> histories = train_runs(torch.randn(40, 3), runs, model="linear", options=options)
+    >>> [len(history) for history in histories]
+    [2, 2]
     """
     by_size: dict[Any, list[int]] = {}
     for position, run in enumerate(runs):

@@ -1,0 +1,112 @@
+"""The README and the start pages run as printed; their notebooks are up to date and print what the pages show.
+
+Python blocks with prompts are doctests: pytest collects them from the pages themselves.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from helpers.console_blocks import ROOT, load_notebook_tool, run_console
+
+START = ROOT / "docs" / "start"
+tool = load_notebook_tool()
+
+
+# ------------------------------------------------------------------------------------------------------------ consoles
+
+
+def test_commands_of_the_readme_run_after_the_demo(tmp_path):
+    command = [sys.executable, "-m", "uulearn", "demo", "--files-only"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    assert run_console(ROOT / "README.md", tmp_path / "uulearn-demo") == []
+    assert (tmp_path / "uulearn-demo" / "scored.csv").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["install", "is-this-for-me"])
+def test_commands_of_a_page_run(name, tmp_path):
+    assert run_console(START / f"{name}.md", tmp_path) == []
+
+
+def test_a_different_output_is_reported(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo accuracy 0.93\naccuracy 0.87\n```\n")
+    assert run_console(page, tmp_path) == ["$ echo accuracy 0.93\naccuracy 0.93\n\ninstead of\naccuracy 0.87\n"]
+
+
+# ----------------------------------------------------------------------------------------------------------- notebooks
+
+
+@pytest.mark.parametrize("name", tool.STARTS)
+def test_notebook_has_the_cells_of_its_page(name):
+    nbformat = pytest.importorskip("nbformat")
+    stored = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    own = [(cell.cell_type, cell.source) for cell in stored.cells]
+    assert own == tool.make_cells(START / f"{name}.md"), f"run: python tools/make_notebooks.py {name}"
+
+
+@pytest.mark.parametrize("name", tool.STARTS)
+def test_stored_outputs_are_those_of_the_page(name):
+    nbformat = pytest.importorskip("nbformat")
+    stored = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert tool.differences(START / f"{name}.md", stored) == []
+    assert all(cell.execution_count for cell in stored.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("name", tool.STARTS)
+def test_notebook_runs_and_prints_what_the_page_shows(name):
+    pytest.importorskip("nbclient")
+    page = START / f"{name}.md"
+    notebook = tool.make_notebook(page)
+    tool.execute(notebook)
+    assert tool.differences(page, notebook) == []
+
+
+def test_links_of_notebooks_lead_somewhere():
+    nbformat = pytest.importorskip("nbformat")
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        prose = "\n".join(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown")
+        targets = [target for target in re.findall(r"\]\(([^)#\s]+)", prose) if "://" not in target]
+        assert targets
+        assert [target for target in targets if not (path.parent / target).exists()] == []
+
+
+def test_the_notebook_page_shows_its_plot():
+    text = (START / "notebook.md").read_text(encoding="utf-8")
+    assert "../images/start-history.png" in text
+    assert (ROOT / "docs" / "images" / "start-history.png").is_file()
+    nbformat = pytest.importorskip("nbformat")
+    stored = nbformat.read(ROOT / "notebooks" / "notebook.ipynb", as_version=4)
+    pictures = [o for c in stored.cells for o in c.get("outputs", []) if "image/png" in o.get("data", {})]
+    assert len(pictures) == 1
+
+
+# ---------------------------------------------------------------------------------------------------------- comparison
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "same"),
+    [
+        ("accuracy 0.96", "accuracy 0.955\n", True),
+        ("accuracy 0.96", "accuracy 0.90", False),
+        ("between 88% and 94%", "between 87% and 95%", True),
+        ("between 88% and 94%", "between 80% and 94%", False),
+        ("1,500 rows", "1,501 rows", False),
+        ("  padded   text", "padded text", True),
+        ("first\n...\nlast 2", "first\nanything 7\nlast 2", True),
+        ("first\n...\nlast 2", "first\nanything 7\nlast 3", False),
+        ("score -0.78", "score 0.78", False),
+        ("", "something", False),
+    ],
+)
+def test_outputs_are_compared_with_a_tolerance(expected, got, same):
+    assert tool.matches(expected, got) is same
+
+
+def test_a_console_block_without_a_prompt_is_refused():
+    with pytest.raises(ValueError, match="must start with a prompt"):
+        tool.read_console("ls\n")
