@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from uulearn.data.inputs import LARGEST_INPUT
 from uulearn.data.shuffling import shuffled
 from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
@@ -123,9 +124,13 @@ class ParquetSet(RowStream):
                 f"{rows.shape}."
             )
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        if not np.isfinite(rows).all():
+        bad = ~(np.abs(rows) <= LARGEST_INPUT)
+        if bad.any():
+            row, column, *_ = np.argwhere(bad)[0].tolist()
+            at = column if self.transform else repr(self.columns[column])
             raise ValueError(
-                f"{file} has missing or infinite values in row group {group}; fill them, for example in transform."
+                f"{file} has missing or infinite values, or values above {LARGEST_INPUT:g}, in row group {group}: "
+                f"{rows[bad][0]:g} (row {row} of the group, column {at}); fill or scale them, for example in transform."
             )
         return torch.from_numpy(rows)
 

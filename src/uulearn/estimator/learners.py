@@ -136,6 +136,16 @@ class FoldScores:
     history: History
     scores: tuple[Tensor, Tensor]
 
+    def check_finite(self) -> FoldScores:
+        """Return the fit, or raise an error that batched training does not raise because the other runs continue."""
+        reason = self.history.stop_reason
+        if reason is not None and "not finite" in reason:
+            raise NonFiniteRiskError(f"{reason}; lower lr, or scale the columns.")
+        # The last step may diverge, and no risk is computed after it. A mean overflows earlier than its parts.
+        if not torch.cat(self.scores).abs().mean().isfinite():
+            raise NonFiniteRiskError("scores of held-out rows are not finite; lower lr, or scale the columns.")
+        return self
+
 
 class Learner(abc.ABC):
     """Base class of learners. Subclasses implement `train`, and `restore` to support saved classifiers.
@@ -250,7 +260,7 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
     """Merge the models of all folds, sorted by fold; the scores are returned in the order of the rows."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
     for fold, part in enumerate(parts):
-        scale = float(torch.cat(part.scores).abs().mean()) or 1.0
+        scale = float(torch.cat(part.check_finite().scores).abs().mean()) or 1.0
         scales.append(scale)
         for which, values in enumerate(part.scores):
             scores[which][torch.from_numpy(folds[which] == fold)] = values / scale

@@ -68,7 +68,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return scores of shape (n,), positive for class 1: log-odds if calibrated, otherwise the model's g(x)."""
         check_is_fitted(self, "trained_")
-        return decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
+        scores = decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
+        bad = ~np.isfinite(scores)
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"the score of row {row} of X is {scores[row]:g}, so it has no class; check for values far outside the "
+                "range of the training rows, and scale the columns before fit and predict."
+            )
+        return scores
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
@@ -179,7 +187,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
-        warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
+        warn_if_suspicious(evaluated.accuracy.unclipped, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:

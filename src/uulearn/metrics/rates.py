@@ -21,7 +21,7 @@ from uulearn.metrics.estimates import (
     Estimate,
     Floats,
     check_confidence,
-    clip_interval,
+    clip_estimate,
     combine_proportions,
     split_scores,
     two_sided_quantile,
@@ -184,7 +184,8 @@ def uu_accuracy_difference(
     value = sum(weight * float(change.mean()) for weight, change in weighted)
     error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
     half = two_sided_quantile(confidence) * error
-    return Estimate(value, error, clip_interval((value - half, value + half), (-1.0, 1.0)), confidence)
+    ends = clip_estimate(value, error, (value - half, value + half), confidence, (-1.0, 1.0)).interval
+    return Estimate(value, error, ends, confidence)
 
 
 def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CI_LEVEL) -> Estimate:
@@ -202,8 +203,8 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
         return 0.5 + (value - 0.5) / gap
 
     low, high = sorted(map(between_classes, between_sets.interval))
-    interval = clip_interval((low, high), (0.0, 1.0))
-    return Estimate(between_classes(between_sets.value), between_sets.standard_error / abs(gap), interval, confidence)
+    error = between_sets.standard_error / abs(gap)
+    return clip_estimate(between_classes(between_sets.value), error, (low, high), confidence)
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:

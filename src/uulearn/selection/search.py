@@ -317,7 +317,7 @@ def _compare(
     nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
-    order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
+    order = np.argsort([-one.accuracy.unclipped for one in evaluated], kind="stable")  # NaN comes last
     best = decided[order[0]]
     ranks = np.argsort(order) + 1
     return [

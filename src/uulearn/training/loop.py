@@ -381,7 +381,12 @@ class Trainer:
 
     def _check_finite(self, record: dict[str, Any]) -> None:
         """If the risk or a weight is not finite, restore the weights of the last finite epoch and raise an error."""
-        weights_finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
+        weights_finite = all(  # including running statistics, except buffers that were never finite, such as masks
+            bool(value.isfinite().all()) or not state[name].isfinite().all()
+            for module, state in zip(self._trained_modules(), self._last_finite, strict=True)
+            for name, value in module.state_dict().items()
+            if isinstance(value, Tensor)
+        )
         if weights_finite and all(math.isfinite(record[name]) for name in ("positive", "negative", "objective")):
             return
         for module, state in zip(self._trained_modules(), self._last_finite, strict=True):
