@@ -26,11 +26,14 @@ from uulearn.metrics.calibration import (
     fit_platt_scaling,
     shift_log_odds,
 )
+from uulearn.metrics.ensembles import EnsembleGain
 from uulearn.risk import estimation_cost
 from uulearn.training import History
 
 # Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
+# Maximum number of rows per set that are scored by all models to compare the ensemble with its models.
+GAIN_SAMPLE = 10_000
 # If the class prior is within these bounds, predicting only one class indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
 # A warning is raised if an estimated accuracy is outside [½, 1] by this number of standard errors.
@@ -63,6 +66,8 @@ class FitResult:
 
     A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
     """
+    gain: EnsembleGain | None = None
+    """Difference between the ensemble and its models; None if it is not known."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -114,6 +119,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     scaling: PlattScaling | None = None
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
+    gain: EnsembleGain | None = None
     if scores is not None:
         known = scores.numpy(), np.repeat([0, 1], held_out_sizes)
         decisions = None if plan.folds is None else known[0]
@@ -125,7 +131,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
         if decisions is not None and parameters.set_priors is not None and error is None:
-            evaluation = evaluate(decisions, known[1], priors, target_prior)
+            gain = None if rounds is not None else _ensemble_gain(plan, fitted, scaling)
+            evaluation = evaluate(decisions, known[1], priors, target_prior, gain=gain)
     return FitResult(
         plan.learner,
         model,
@@ -140,6 +147,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         rounds,
         error,
         decisions,
+        gain,
     )
 
 
@@ -172,6 +180,23 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
         log_odds=result.scaling is not None,
         stacklevel=stacklevel + 1,
     )
+
+
+def _ensemble_gain(plan: FitPlan, fitted: OutOfFold, scaling: PlattScaling | None) -> EnsembleGain | None:
+    """Score evenly spaced rows with the models that were trained on them."""
+    if scaling is None or plan.folds is None or not isinstance(plan.data, TwoSets):
+        return None
+    rows, folds = [], []
+    for which, size in enumerate(plan.data.sizes):
+        positions = torch.linspace(0, size - 1, min(GAIN_SAMPLE, size), dtype=torch.float64).long()
+        rows.append(plan.data.take(which, positions))
+        folds.append(plan.folds[which][positions.numpy()])
+    sample, fold = DenseRows(torch.cat(rows)), np.concatenate(folds)
+    scores = [model.score(sample).numpy() / scale for model, scale in zip(fitted.models, fitted.scales, strict=True)]
+    trained = fold[:, None] != np.arange(len(scores))
+    log_odds = decision_values(np.stack(scores, axis=1)[trained], scaling).reshape(len(fold), -1)
+    parameters, sizes = plan.parameters, (len(folds[0]), len(folds[1]))
+    return EnsembleGain.from_scores(log_odds, sizes, parameters.training_priors, parameters.target_prior)
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:

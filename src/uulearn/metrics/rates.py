@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from uulearn.metrics.ensembles import EnsembleGain
 from uulearn.metrics.estimates import (
     CI_LEVEL,
     Estimate,
@@ -58,13 +59,22 @@ class PredictedFractions:
 
 
 def predicted_fractions(
-    scores: Any, sets: Any, set_priors: Sequence[float], threshold: float, confidence: float
+    scores: Any,
+    sets: Any,
+    set_priors: Sequence[float],
+    threshold: float,
+    confidence: float,
+    gain: EnsembleGain | None = None,
 ) -> PredictedFractions:
-    """Return the fraction of rows above the threshold in each set."""
+    """Return the fraction of rows above the threshold in each set, for an ensemble if its gain is given."""
     priors, confidence = check_set_priors(set_priors), check_confidence(confidence)
-    first, second = split_scores(scores, sets)
-    fractions = (float((first > threshold).mean()), float((second > threshold).mean()))
-    return PredictedFractions(fractions, (len(first), len(second)), priors, confidence)
+    parts = split_scores(scores, sets)
+    change = (0.0, 0.0) if gain is None else gain.rates(threshold)
+    first, second = (
+        min(max(float((part > threshold).mean()) + prior * change[0] + (1 - prior) * change[1], 0.0), 1.0)
+        for part, prior in zip(parts, priors, strict=True)
+    )
+    return PredictedFractions((first, second), (len(parts[0]), len(parts[1])), priors, confidence)
 
 
 def uu_rates(
