@@ -25,7 +25,7 @@ def test_fits_are_stored_and_not_repeated(tmp_path, capsys):
     out = tmp_path / "coverage.jsonl"
     for _ in range(2):
         coverage.main(["--quick", "--out", str(out)])
-    assert "0 fits to make" in capsys.readouterr().out
+    assert "0 fits to run" in capsys.readouterr().out
     fits = list(records.read([out]).fits.values())
     assert [one["configuration"]["dataset"] for one in fits] == ["gaussian", "breast_cancer"]
     for one in fits:
