@@ -49,7 +49,7 @@ def evaluation_facts(
     targets = []
     for other in SHOWN_TARGET_PRIORS:
         threshold = -float(shift_log_odds(0.0, target_prior, other))
-        accuracy = evaluate(scores, sets, set_priors, other, threshold=threshold, gain=rows.gain).accuracy
+        accuracy = evaluate(scores, sets, set_priors, other, threshold=threshold, correction=rows.correction).accuracy
         targets.append(TargetFacts(other, threshold, accuracy))
     low, high = np.quantile(scores, [HISTOGRAM_TAIL, 1 - HISTOGRAM_TAIL])
     edges = np.linspace(min(low, -1e-3), max(high, 1e-3), HISTOGRAM_BINS + 1)
@@ -57,7 +57,7 @@ def evaluation_facts(
     first, second = (tuple(np.histogram(inside[sets == which], edges)[0].tolist()) for which in (0, 1))
     return {
         "importance": importance,
-        "evaluation": evaluate(scores, sets, set_priors, target_prior, gain=rows.gain),
+        "evaluation": evaluate(scores, sets, set_priors, target_prior, correction=rows.correction),
         "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
         "targets": tuple(targets),
         "histogram": ScoreHistogram(tuple(edges.tolist()), (first, second)),

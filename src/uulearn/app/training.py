@@ -20,7 +20,7 @@ from uulearn.data.holdout import has_few_unique_rows
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.self_training import max_trainings
-from uulearn.metrics.ensembles import EnsembleGain
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import IMAGE_MODELS
 from uulearn.tabular.matrices import Matrix, split_rows, take
 from uulearn.training.progress import ProgressCallback, StageStarted
@@ -47,7 +47,7 @@ class EvaluationRows:
     """Maps rows and their folds to log-odds."""
     row_use: RowUse
     trained: Matrices
-    gain: EnsembleGain | None = None
+    correction: OutOfFoldCorrection | None = None
     """Correction of estimates from out-of-fold scores to the ensemble."""
     note: str | None = None
     out_of_fold: bool = False
@@ -93,7 +93,7 @@ def train_and_score(
         score=score,
         row_use=RowUse(sizes, sizes, sizes),
         trained=X,
-        gain=classifier.ensemble_gain_,
+        correction=classifier.out_of_fold_correction_,
         out_of_fold=True,
     )
 

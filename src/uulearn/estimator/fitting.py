@@ -26,14 +26,14 @@ from uulearn.metrics.calibration import (
     fit_platt_scaling,
     shift_log_odds,
 )
-from uulearn.metrics.ensembles import EnsembleGain
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE, OutOfFoldCorrection
 from uulearn.risk import estimation_cost
 from uulearn.training import History
 
 # Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
 # Maximum number of rows per set that are scored by all models to compare the ensemble with its models.
-GAIN_SAMPLE = 10_000
+ENSEMBLE_SAMPLE = 10_000
 # If the class prior is within these bounds, predicting only one class indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
 # A warning is raised if an estimated accuracy is outside [½, 1] by this number of standard errors.
@@ -66,8 +66,8 @@ class FitResult:
 
     A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
     """
-    gain: EnsembleGain | None = None
-    """Difference between the ensemble and its models; None if it is not known."""
+    correction: OutOfFoldCorrection | None = None
+    """Corrects estimates from out-of-fold scores; None if the scores are not calibrated."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -119,7 +119,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     scaling: PlattScaling | None = None
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
-    gain: EnsembleGain | None = None
+    correction: OutOfFoldCorrection | None = None
     if scores is not None:
         known = scores.numpy(), np.repeat([0, 1], held_out_sizes)
         decisions = None if plan.folds is None else known[0]
@@ -128,11 +128,13 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
                 scaling = fit_platt_scaling(*known, priors, target_prior)
             elif parameters.calibrated:
                 scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
+                if rounds is None and isinstance(plan.data, TwoSets):
+                    correction = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
+                    scaling = correction.scaling
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
         if decisions is not None and parameters.set_priors is not None and error is None:
-            gain = None if rounds is not None else _ensemble_gain(plan, fitted, scaling)
-            evaluation = evaluate(decisions, known[1], priors, target_prior, gain=gain)
+            evaluation = evaluate(decisions, known[1], priors, target_prior, correction=correction)
     return FitResult(
         plan.learner,
         model,
@@ -147,7 +149,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         rounds,
         error,
         decisions,
-        gain,
+        correction,
     )
 
 
@@ -182,21 +184,23 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     )
 
 
-def _ensemble_gain(plan: FitPlan, fitted: OutOfFold, scaling: PlattScaling | None) -> EnsembleGain | None:
+def _compare_with_ensemble(
+    data: TwoSets, folds: Folds, fitted: OutOfFold, scaling: PlattScaling, priors: Priors
+) -> OutOfFoldCorrection:
     """Score evenly spaced rows with the models that were trained on them."""
-    if scaling is None or plan.folds is None or not isinstance(plan.data, TwoSets):
-        return None
-    rows, folds = [], []
-    for which, size in enumerate(plan.data.sizes):
-        positions = torch.linspace(0, size - 1, min(GAIN_SAMPLE, size), dtype=torch.float64).long()
-        rows.append(plan.data.take(which, positions))
-        folds.append(plan.folds[which][positions.numpy()])
-    sample, fold = DenseRows(torch.cat(rows)), np.concatenate(folds)
-    scores = [model.score(sample).numpy() / scale for model, scale in zip(fitted.models, fitted.scales, strict=True)]
-    trained = fold[:, None] != np.arange(len(scores))
-    log_odds = decision_values(np.stack(scores, axis=1)[trained], scaling).reshape(len(fold), -1)
-    parameters, sizes = plan.parameters, (len(folds[0]), len(folds[1]))
-    return EnsembleGain.from_scores(log_odds, sizes, parameters.training_priors, parameters.target_prior)
+    index = [np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes]
+    rows = DenseRows(torch.cat([data.take(which, torch.from_numpy(own)) for which, own in enumerate(index)]))
+    own_folds = np.concatenate([part[own] for part, own in zip(folds, index, strict=True)])
+    scores = [model.score(rows).numpy() / scale for model, scale in zip(fitted.models, fitted.scales, strict=True)]
+    trained = own_folds[:, None] != np.arange(len(scores))
+    selects = any(history.best_epoch is not None for history in fitted.histories)
+    return OutOfFoldCorrection.from_scores(
+        np.stack(scores, axis=1)[trained].reshape(len(own_folds), -1),
+        (len(index[0]), len(index[1])),
+        scaling,
+        priors,
+        SELECTION_ERROR_SCALE if selects else 1.0,
+    )
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:

@@ -19,7 +19,7 @@ from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
-from uulearn.metrics.ensembles import EnsembleGain
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
@@ -50,7 +50,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scaling_: PlattScaling | None
     out_of_fold_evaluation_: Evaluation | None
     out_of_fold_scores_: NDArray[np.float32] | None
-    ensemble_gain_: EnsembleGain | None
+    out_of_fold_correction_: OutOfFoldCorrection | None
     self_training_: list[Round] | None
     precision_: str
     resolved_params_: dict[str, Any]
@@ -118,7 +118,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _drop_out_of_fold(self) -> None:
         """Drop the results of out-of-fold scores, which no longer describe this classifier."""
-        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = self.ensemble_gain_ = None
+        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = self.out_of_fold_correction_ = None
 
     def calibrate(self, X: Any, sets: Any) -> Self:
         """Calibrate scores to log-odds, without labels, on rows of both sets that were not used for training.
