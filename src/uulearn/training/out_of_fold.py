@@ -1,4 +1,4 @@
-"""Training without one fold, so that every row can be scored by a model that was not trained on it."""
+"""Out-of-fold training, in which every row is scored by a model that was not trained on it."""
 
 import dataclasses
 from collections.abc import Callable
