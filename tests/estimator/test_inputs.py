@@ -281,7 +281,7 @@ def test_rejects_streams_if_not_supported(counts, quick):
         ],
         "test_data": [lambda: one.fit(X, sets, test_data=(first, sets))],
     }
-    said = r"is a stream of rows \(Streamed\), which only UUClassifier.fit_sets accepts, for both sets; pass rows in"
+    said = r"is a stream of rows \(Streamed\), but only UUClassifier.fit_sets supports streams; pass rows in"
     for name, refused in calls.items():
         for call in refused:
             with pytest.raises(TypeError, match=f"^{name} {said} memory here"):
