@@ -307,12 +307,12 @@ def test_rejects_bad_errors(bad, data):
 def test_rejects_other_bad_input(data):
     X, sets, y = data
     for bad in ((), [0.1, 0.1]):
-        with pytest.raises(ValueError, match="errors must be one or more different numbers"):
+        with pytest.raises(ValueError, match="errors must contain one or more numbers without duplicates"):
             prior_sensitivity(linear(), X, sets, errors=bad)
     with pytest.raises(ValueError, match="got 'much'"):
         check_errors("much")
     assert check_errors(np.array([0.1, -0.1])) == [-0.1, 0.1]
-    with pytest.raises(ValueError, match=r"errors=\(0.95,\) leave no possible priors \(θ \+ 0.95: 1.75 is not a fr"):
+    with pytest.raises(ValueError, match=r"errors=\(0.95,\) make all priors impossible \(θ \+ 0.95: 1.75 is not a fr"):
         prior_sensitivity(linear(), X, sets, errors=(0.95,))
     with pytest.raises(TypeError, match="must be a UUClassifier, got Pipeline; for a pipeline, pass its last step"):
         prior_sensitivity(make_pipeline(StandardScaler(), linear()), X, sets)
