@@ -35,7 +35,7 @@ def refused(text, call):
         ({"optimizer": torch.optim.SGD}, "requires optimizer=.*SGD"),
         ({"optimizer": lambda params: torch.optim.SGD(params, lr=1)}, "requires optimizer="),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "requires optimizer=.*SGD"),
-        ({"optimizer_params": {"amsgrad": True}}, "must be one of betas, eps, got 'amsgrad'"),
+        ({"optimizer_params": {"amsgrad": True}}, "may contain only betas, eps, got 'amsgrad'"),
         ({"optimizer": "sgd", "optimizer_params": {"betas": (0.9, 0.99)}}, "momentum.*got 'betas'"),
     ],
 )
@@ -78,10 +78,13 @@ def test_error_names_negative_row():
         ({"method": (torch.square, torch.abs)}, "correction square is not the identity"),
         ({"set_priors": (0.4, 0.4)}, "must differ"),
         ({"target_prior": 1.0}, "strictly between 0 and 1, got 1.0"),
-        ({"rows": ([0.5], [1])}, r"rows must be two one-dimensional lists of row numbers, got torch.float64 \(1,\)"),
+        (
+            {"rows": ([0.5], [1])},
+            r"rows must be two 1-D lists of row numbers, got torch.float64 of shape \(1,\)",
+        ),
         ({"rows": ([True], [1])}, "rows must be two .* got torch.bool"),
         ({"rows": ([[0]], [1])}, r"rows must be two .* got torch.int64 \(1, 1\)"),
-        ({"held_out": ([0.5], [1])}, "held_out must be two one-dimensional lists"),
+        ({"held_out": ([0.5], [1])}, "held_out must be two 1-D lists"),
     ],
 )
 def test_rejects_invalid_runs(changed, text):

@@ -56,7 +56,7 @@ def is_augmentation(name: str) -> bool:
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
-    """Return the function for a name or for several names joined by ``+`` (applied left to right).
+    """Return the augmentation function for a name, or for several names joined by ``+`` (applied left to right).
 
     >>> get_augmentation("shift+flip")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])

@@ -81,14 +81,14 @@ class FitData:
 
 
 def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, each passed as a separate table, and the held-out rows."""
+    """Read both sets from separate tables, and return them with the held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, passed as one table with the set of each row, and the held-out rows."""
+    """Read both sets from one table, and return them with the held-out rows; ``sets`` contains the set of each row."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
@@ -102,12 +102,12 @@ def read_held_out(
     *,
     any_shape: bool,
 ) -> FitData:
-    """Return the rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
+    """Return both sets together with the rows of ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
     for which, size in enumerate(data.sizes):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
-                "both sets; pass rows with sets == 0 and rows with sets == 1."
+                f"sets contains only one class: set {which} is empty, but training needs rows of both sets; "
+                "pass rows with sets == 0 and rows with sets == 1."
             )
         if size == 1:
             raise ValueError(f"set {which} has only 1 sample, but at least 2 rows of each set are required; add rows.")

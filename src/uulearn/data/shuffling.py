@@ -25,7 +25,7 @@ WRITE_BYTES = 64 * 2**20
 
 
 def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStream:
-    """Return the same rows in random order, written once to a folder as float32 numbers.
+    """Return the same rows in random order, written once to a folder as float32 values.
 
     Use this function if rows are sorted, for example by day or by site: neighboring rows then resemble each other, so
     batches of the stream are not random samples of the set. The result is also faster to read than the original.

@@ -33,7 +33,7 @@ MAX_SWING = 0.002
 TESTED_COLUMNS, ROWS_PER_GROUP, P_VALUE = 200, 20, 1e-6
 """F test for similar rows in a piece: maximum number of columns, minimum group size, and maximum p-value."""
 PREVIEW_ROWS, PREVIEW_PIECES = 20_000, 16
-"""Maximum number of rows of each set for checks before training, and minimum number of pieces that contain them."""
+"""Maximum number of rows of each set for checks before training, and minimum number of pieces to read them from."""
 
 Numbers = NDArray[np.int64]
 
@@ -199,7 +199,7 @@ class StreamedSets:
 
 
 class _MixedRows:
-    """One worker's rows of one set in the order of an epoch; a thread reads the next piece in advance."""
+    """Shuffled rows of one set for one worker in one epoch; a thread reads the next piece in advance."""
 
     def __init__(
         self, data: StreamedSets, which: int, plan: BatchPlan, seed: list[int], pool: ThreadPoolExecutor

@@ -173,7 +173,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError(f"param_grid cannot contain {name!r}; it may contain {', '.join(sorted(known))}.")
             if name == "slope" and "leaky_relu" not in (methods := grid.get("method", [base.method])):
                 raise ValueError(
-                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change method, or remove slope."
+                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change the method or remove slope."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")

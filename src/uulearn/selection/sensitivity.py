@@ -239,15 +239,15 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
                 assumed.append(altered)
     if len(assumed) == 1:
         reasons = "; ".join(f"{altered.name}: {reason}" for altered, reason in skipped)
-        raise ValueError(f"errors={errors!r} make all priors impossible ({reasons}); use smaller errors.")
+        raise ValueError(f"errors={errors!r} give only impossible priors ({reasons}); use smaller errors.")
     return assumed, skipped
 
 
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
-    """Return why the changed priors are impossible, or None if they are possible."""
+    """Return the reason why the changed priors are impossible, or None if they are possible."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
     if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
-        return f"{outside[0]:g} is not a fraction"
+        return f"{outside[0]:g} is not between 0 and 1"
     if not 0 < pi < 1:
         return f"π = {pi:g} is not strictly between 0 and 1"
     order = math.copysign(1.0, guess.set_priors[0] - guess.set_priors[1])

@@ -75,7 +75,7 @@ class Trials:
         return folds
 
     def task(self, setting: int) -> ModelTask:
-        """Return the training data of a setting's models; each setting has its own checkpoint folder."""
+        """Return the training task for the models of a setting; each setting has its own checkpoint folder."""
         plan = self.plans[setting]
         priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
         return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)

@@ -55,7 +55,7 @@ class Checkpoint:
         return dict(state)
 
     def resume(self, epochs: int) -> dict[str, Any] | None:
-        """Return the stored state, or None; raise an error if the state belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if it belongs to another run or has too many epochs."""
         state = self.read()
         if state is None:
             return None

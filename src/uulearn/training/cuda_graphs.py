@@ -65,7 +65,7 @@ class GraphedFunction:
 
 @functools.cache
 def _capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the only capture stream of a device; cuBLAS allocates tens of megabytes for every stream."""
+    """Return the capture stream of a device, which is reused because cuBLAS allocates tens of megabytes per stream."""
     stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     return stream
 

@@ -119,7 +119,7 @@ class CrossedEpochs:
                 self.scores[part, run] = scores[run]
 
     def cross(self, final: Tensor) -> Tensor:
-        """Return the scores of each part at the epoch selected on the other parts, on the scale of ``final`` (R, n).
+        """Return the scores of each part at the epoch selected on the other parts, rescaled to ``final``; shape (R, n).
 
         Scores grow during training, so each epoch's scores are rescaled to the mean magnitude of the final scores.
         """

@@ -149,7 +149,7 @@ class Trainer:
         return self.model if self.average is None else self.average.module
 
     def held_out_scores(self) -> tuple[Tensor, Tensor]:
-        """Return scores of the validation rows of each set; with early stopping, those of `CrossedEpochs`."""
+        """Return the scores of the validation rows of each set; with early stopping, `CrossedEpochs` is used."""
         assert self.validation is not None
         scale = self.options.input_scale
         parts = [score_rows(self.final_model, rows, dtype=self.dtype, scale=scale) for rows in self._validation_rows]

@@ -127,7 +127,7 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
             arguments.setdefault("capturable", all(p.device.type == "cuda" for p in parameters))
     elif options.weight_decay:
         raise ValueError(
-            f"weight_decay={options.weight_decay:g} does not affect an optimizer from a factory; set it in the factory."
+            f"weight_decay={options.weight_decay:g} does not affect an optimizer created by a function; set it there."
         )
     try:
         built = optimizer(parameters, **arguments)

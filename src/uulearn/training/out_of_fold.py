@@ -19,9 +19,9 @@ from uulearn.training.options import RunOptions
 
 @dataclass(frozen=True)
 class FoldFit:
-    """The module trained without one fold, its history, and scores of the fold's rows of set 0 and of set 1.
+    """Module trained without one fold, its history, and its scores for the rows of each set in this fold.
 
-    With early stopping, a row is scored at an epoch that other rows chose (`uulearn.training.early_stopping`).
+    With early stopping, each row is scored at an epoch selected on other rows (`uulearn.training.early_stopping`).
     """
 
     model: nn.Module

@@ -31,7 +31,7 @@ class TrainingProgress:
     resumed: int = 0
     """Number of epochs that were restored from a checkpoint."""
     stopped: bool = False
-    """Whether training ended: after the last epoch, early, or with an error."""
+    """Whether training has ended (after the last epoch, early, or with an error)."""
 
 
 class ProgressCallback(Protocol):

@@ -103,7 +103,7 @@ def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
-    """Return the workers to train with, or None for a single process; if started by torchrun, join the group first.
+    """Return the workers to train with, or None for a single process; with torchrun, join the process group first.
 
     "auto" uses the process group if there are several processes; True raises an error if there is only one process.
     """

@@ -43,7 +43,7 @@ class BatchedOptimizer:
         self.name, self.settings = name, OPTIMIZER_DEFAULTS[name] | dict(settings)
         if unknown := sorted(set(settings) - set(OPTIMIZER_DEFAULTS[name])):
             known = ", ".join(OPTIMIZER_DEFAULTS[name])
-            raise ValueError(f"optimizer_params of {name!r} must be one of {known}, got {unknown[0]!r}.")
+            raise ValueError(f"optimizer_params of {name!r} may contain only {known}, got {unknown[0]!r}.")
         try:
             OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
         except ValueError as error:

@@ -97,7 +97,7 @@ def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Te
     for index in (first, second):
         if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
             raise ValueError(
-                f"{name} must be two one-dimensional lists of row numbers, got {index.dtype} {tuple(index.shape)}."
+                f"{name} must be two 1-D lists of row numbers, got {index.dtype} of shape {tuple(index.shape)}."
             )
     return first.to(torch.int64), second.to(torch.int64)
 

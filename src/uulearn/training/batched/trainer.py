@@ -297,7 +297,7 @@ class BatchedTrainer:
     # ----------------------------------------------------------------------------------------------------- evaluation
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
-        """Return metrics of test rows, then of held-out rows, shape (k, R), and the scores of held-out rows."""
+        """Return the metrics on test rows and on held-out rows, shape (k, R), and the scores of the held-out rows."""
         metrics: list[Tensor] = []
         scores = torch.zeros(len(self.runs), 0, device=self.device)
         with torch.no_grad():
@@ -357,7 +357,7 @@ class BatchedTrainer:
         return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
 
     def held_out_scores(self) -> Tensor:
-        """Return each run's scores of its held-out rows, shape (R, n); with early stopping, from `CrossedEpochs`."""
+        """Return the scores of each run's held-out rows, shape (R, n); with early stopping, `CrossedEpochs` is used."""
         final = self._evaluate()[1].float().cpu()
         return torch.stack(self._in_given_order(list(final if self.crossed is None else self.crossed.cross(final))))
 
