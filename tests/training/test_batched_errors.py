@@ -83,7 +83,7 @@ def test_error_names_negative_row():
             r"rows must be two 1-D lists of row numbers, got torch.float64 of shape \(1,\)",
         ),
         ({"rows": ([True], [1])}, "rows must be two .* got torch.bool"),
-        ({"rows": ([[0]], [1])}, r"rows must be two .* got torch.int64 \(1, 1\)"),
+        ({"rows": ([[0]], [1])}, r"rows must be two .* got torch.int64 of shape \(1, 1\)"),
         ({"held_out": ([0.5], [1])}, "held_out must be two 1-D lists"),
     ],
 )
@@ -99,8 +99,11 @@ def test_rejects_invalid_runs(changed, text):
     [
         ({"model": "resnet32"}, "'resnet32'"),
         ({"model": "MLP"}, "'linear' and 'mlp'.*'MLP'"),
-        ({"model": nn.Linear}, "supports models 'linear' and 'mlp'|cannot be built"),
-        ({"model": lambda n_features: nn.Linear(n_features, 1)}, "batched training supports models 'linear' and 'mlp'"),
+        ({"model": nn.Linear}, "supports only 'linear' and 'mlp' models|cannot be built"),
+        (
+            {"model": lambda n_features: nn.Linear(n_features, 1)},
+            "batched training supports only 'linear' and 'mlp' models",
+        ),
         ({"model_params": {"layers": 3}}, "correct model_params"),
         ({"X": X[0]}, r"\(rows, columns\), got shape \(6,\)"),
         ({"X": X.reshape(-1, 2, 3)}, r"\(rows, columns\), got shape \(500, 2, 3\)"),

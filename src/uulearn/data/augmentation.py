@@ -1,6 +1,6 @@
 """Random augmentation of training images by a named or custom function; each image is augmented independently.
 
-Random numbers come from torch's generator for the device. Checkpoints store its state, so runs can be resumed.
+Random numbers come from torch's generators. Checkpoints store the state of the generators, so runs can be resumed.
 """
 
 import functools

@@ -15,9 +15,9 @@ from uulearn.exceptions import UnevenSetsWarning
 class BatchPlan:
     """Plan that divides the rows of two sets into the batches of an epoch, and each batch among workers.
 
-    A batch contains about ``batch_size`` rows, drawn from the two sets in proportion to their sizes. Batch i contains
-    rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch contains
-    at least one row of each set; if a set has fewer rows than there are batches, the batch size is increased.
+    A batch contains about ``batch_size`` rows, drawn from the two sets in proportion to their sizes. Batch i of B
+    contains rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
+    contains at least one row of each set; if a set has fewer rows than there are batches, the batch size is increased.
 
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]

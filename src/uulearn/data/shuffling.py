@@ -84,7 +84,7 @@ class _ShuffledStream(RowStream):
 
     @property
     def piece_sizes(self) -> Sequence[int]:
-        """Number of rows of each piece."""
+        """Number of rows in each piece."""
         return self._sizes
 
     def read(self, piece: int) -> Tensor:

@@ -141,7 +141,7 @@ class _Candidates:
 def _collect(
     stream: RowStream, n: int, seed: int, workers: _Workers | None, wanted: Numbers | None
 ) -> tuple[_Candidates, Numbers, Numbers]:
-    """Read a set once, and return its candidates and the digests and numbers of all rows with a wanted digest."""
+    """Read a set once; return its candidates, and the digests and row numbers of all rows with a wanted digest."""
     candidates = _Candidates(n, stream.n_rows, stream.row_shape, seed)
     wanted = np.empty(0, np.int64) if wanted is None else np.unique(wanted)
     copies: list[tuple[Numbers, Numbers]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]

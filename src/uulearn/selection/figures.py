@@ -77,7 +77,7 @@ def frame(found: Sensitivity) -> Any:
 
 
 def draw(found: Sensitivity, path: str | Path | None, ax: Sequence[Any] | None) -> Any:
-    """Plot the accuracy against the error in three panels (θ, θ′ and π), without the global state of ``pyplot``."""
+    """Plot accuracy against error in three panels (θ, θ′ and π), without using the global state of ``pyplot``."""
     from matplotlib.figure import Figure
 
     axes = list(Figure(figsize=(11, 4.3), layout="constrained").subplots(1, 3, sharey=True) if ax is None else ax)

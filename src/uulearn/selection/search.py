@@ -81,13 +81,13 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little more time than
     training one model. The models of the best setting form the final ensemble, so no model is trained twice.
 
-    Settings are compared by estimated accuracy, after calibration if possible. A setting whose training diverges ranks
-    last and is listed in a `FailedSettingWarning`. If all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
+    Settings are compared by estimated accuracy, after calibration if possible. Settings whose training diverges rank
+    last and cause a `FailedSettingWarning`. If all settings fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
 
     Parameters
     ----------
     estimator : UUClassifier
-        Classifier that provides all other parameters. ``n_estimators`` is the number of folds (5 if it is 1 or "auto").
+        Classifier that provides all other parameters. ``n_estimators`` is the number of folds; 1 and "auto" mean 5.
     param_grid : dict, optional
         Parameter names of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``, with lists of values; all
         combinations are tried. The default grid contains slopes from the ReLU to the absolute value (if the method is

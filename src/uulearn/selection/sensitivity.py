@@ -156,16 +156,16 @@ def prior_sensitivity(
 
     All runs share the seed and the held-out rows, so they differ only in the changed prior. Linear models and MLPs on
     dense rows are trained together (`uulearn.training.batched`); other models and ensembles are trained one by one,
-    without checkpoints. Here, "auto" is ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False``.
+    without checkpoints. "auto" means ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False``.
 
     Parameters
     ----------
     classifier : UUClassifier
-        Classifier, which is not changed. Its ``set_priors`` and ``target_prior`` are the guessed priors.
+        Classifier to study; it is not changed. Its ``set_priors`` and ``target_prior`` are the guessed priors.
     X : array, DataFrame, sparse matrix or tensor of shape (n, …)
         Rows of both sets.
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1. The ``validation_fraction`` of each set (0.2 instead of 0) is held out.
+        The set of each row, 0 or 1. The fraction ``validation_fraction`` of each set is held out (0.2 if it is 0).
     errors : sequence of float
         Errors that are added to each prior in turn. Impossible priors are skipped and listed in the result.
     test_data : (X, y), optional

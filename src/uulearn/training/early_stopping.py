@@ -1,6 +1,6 @@
 """Early stopping: select the best epoch of each run by its smoothed validation error.
 
-An epoch looks better than it is on the rows used to select it. `CrossedEpochs` therefore scores rows at other epochs.
+The best epoch's error is too low on the rows that selected the epoch, so `CrossedEpochs` scores rows at other epochs.
 """
 
 import math
@@ -87,9 +87,9 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
 class CrossedEpochs:
     """Scores of held-out rows at epochs that were selected on other held-out rows.
 
-    An epoch looks better than it is on the rows used to select it. Therefore, the held-out rows of each set are split
-    at random into parts, and each part is scored at the epoch that is best on the other parts. These scores can be used
-    for calibration and evaluation. All runs need the same number of held-out rows.
+    The error of the best epoch is too low on the rows used to select this epoch. Therefore, the held-out rows of each
+    set are split at random into parts, and each part is scored at the epoch that is best on the other parts. These
+    scores can be used for calibration and evaluation. All runs need the same number of held-out rows.
     """
 
     def __init__(

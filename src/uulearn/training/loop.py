@@ -202,7 +202,7 @@ class Trainer:
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[None]:
-        """Seed generators, synchronize batch statistics across workers, and with ``compile`` find fast convolutions.
+        """Seed generators, synchronize batch statistics across workers, and select fast convolutions for ``compile``.
 
         The fastest convolution algorithm, and therefore the rounding error, may differ between runs.
         """

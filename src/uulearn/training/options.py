@@ -142,7 +142,7 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
 
 
 def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
-    """Return the scheduler that the factory creates, or None without a factory."""
+    """Return the scheduler that the factory creates, or None if there is no factory."""
     if options.scheduler is None:
         return None
     if options.graph:
@@ -156,7 +156,7 @@ def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LR
 
 
 def resolve_device(device: str) -> str:
-    """Return the device of this process; "auto" is the first CUDA device, or the CPU without CUDA."""
+    """Return the device of this process; "auto" is the first CUDA device, or the CPU if there is none."""
     if device == "auto":
         return local_device("cuda" if torch.cuda.is_available() else "cpu")
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():

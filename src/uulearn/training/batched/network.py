@@ -140,7 +140,7 @@ class BatchedNetwork:
         return self._output(params, hidden), statistics
 
     def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
-        """Return scores of shape (R, n) from the running statistics; rows have shape (G, n, d), or (n, d) if shared."""
+        """Return scores (R, n) based on the running statistics; rows have shape (G, n, d), or (n, d) if shared."""
         hidden = x if x.ndim == 3 else x.expand(self.groups.count, *x.shape)
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)

@@ -1,6 +1,6 @@
 """Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 penalty for each run.
 
-The gradient of a Keras-style L2 penalty, 2·l2·W for kernels, is added first. The update formulas are torch's.
+A Keras-style L2 penalty adds 2·l2·W to the gradient of a kernel. The update formulas are the same as in torch.
 """
 
 import math

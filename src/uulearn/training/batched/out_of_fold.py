@@ -60,7 +60,7 @@ def fit_folds_batched(
     """Train several folds and variants of a named model together; see `uulearn.training.out_of_fold.fit_fold`.
 
     The result contains one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained
-    together. On a CPU, this is limited to models of the same fold. Runs that are trained together must have equal set
+    together. On a CPU, only models of one fold are trained together. Runs that are trained together must have equal set
     sizes, so some random rows of larger folds are used neither for training nor for validation. All rows are scored.
     """
     joined = data.joined()

@@ -132,7 +132,7 @@ def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, 
     """Return the initial model for this seed, which is the same as in a single run."""
     if name not in ("linear", "mlp"):
         raise ValueError(
-            f"batched training supports models 'linear' and 'mlp', got {name!r}; train other models with Trainer."
+            f"batched training supports only 'linear' and 'mlp' models, got {name!r}; train other models with Trainer."
         )
     return build_model(name, (n_features,), params, seed)
 
