@@ -307,7 +307,7 @@ def test_rejects_bad_errors(bad, data):
 def test_rejects_other_bad_input(data):
     X, sets, y = data
     for bad in ((), [0.1, 0.1]):
-        with pytest.raises(ValueError, match="errors must contain one or more numbers without duplicates"):
+        with pytest.raises(ValueError, match="errors must contain at least one number and no duplicates"):
             prior_sensitivity(linear(), X, sets, errors=bad)
     with pytest.raises(ValueError, match="got 'much'"):
         check_errors("much")

@@ -76,7 +76,7 @@ class SensitivityRow:
     not_retrained: Estimate
     """Accuracy of the baseline's predictions, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus the same accuracy of the baseline, estimated on the same rows."""
+    """``if_guess_right`` minus the baseline's ``if_guess_right``, estimated on the same rows."""
     differing: float
     """Fraction of the held-out rows for which this classifier and the baseline predict different classes."""
     true: Estimate | None
@@ -265,7 +265,7 @@ def check_errors(errors: Sequence[float]) -> list[float]:
             "for example errors=(-0.1, -0.05, 0.05, 0.1)."
         )
     if not values or len(set(values)) < len(values):
-        raise ValueError(f"errors must contain one or more numbers without duplicates, got {errors!r}.")
+        raise ValueError(f"errors must contain at least one number and no duplicates, got {errors!r}.")
     return sorted(map(float, values))
 
 
