@@ -305,7 +305,7 @@ ATTACKS = {
         lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"),
         "lists the unexpected file",
     ),
-    "a link": (link, "is missing or a link"),
+    "a link": (link, "is missing or is a link"),
     "ten thousand models": (
         lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
         "cannot be loaded",

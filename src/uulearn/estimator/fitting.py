@@ -49,35 +49,35 @@ class FitResult:
     history: History
     columns: Columns
     set_sizes: tuple[int, int]
-    """Number of training rows of each set."""
+    """Number of training rows in each set."""
     held_out_sizes: tuple[int, int]
-    """Number of validation rows of each set; all rows for an ensemble."""
+    """Number of validation rows in each set; for an ensemble, the number of all rows."""
     seed: int
     resolved: dict[str, Any]
-    """Values of the parameters that were "auto"."""
+    """Resolved values of the parameters set to "auto"."""
     scaling: PlattScaling | None = None
     """The linear function from scores to log-odds; None if the model is not calibrated."""
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
-    """The error that ended the fit early with a usable model; it is raised after the fitted attributes are set."""
+    """Error that ended training early although the model is usable; raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
     """Out-of-fold decision values of all rows, those of set 0 first; None for a single model.
 
     A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
     """
     gain: EnsembleGain | None = None
-    """Difference between the ensemble and its models; None if it is not known."""
+    """Estimated differences between the metrics of the ensemble and of its models; None if unknown."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
-    """Train, calibrate and evaluate.
+    """Train, calibrate and evaluate the model of a plan.
 
     Parameters
     ----------
     plan : FitPlan
     first : OutOfFold, optional
-        Already trained models of all folds, for example from a search; they are not trained again.
+        Models of all folds that were already trained, for example by a search; they are not trained again.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 
 def _ensemble_gain(plan: FitPlan, fitted: OutOfFold, scaling: PlattScaling | None) -> EnsembleGain | None:
-    """Score evenly spaced rows with the models that were trained on them."""
+    """Compare the ensemble with its models on evenly spaced rows, each scored by the models trained on it."""
     if scaling is None or plan.folds is None or not isinstance(plan.data, TwoSets):
         return None
     rows, folds = [], []
@@ -200,7 +200,7 @@ def _ensemble_gain(plan: FitPlan, fitted: OutOfFold, scaling: PlattScaling | Non
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """Return the models of the best self-training round, out-of-sample scores of all rows, and all rounds."""
+    """Return the models of the best self-training round, the out-of-sample scores of all rows, and all rounds."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 
@@ -240,10 +240,10 @@ def warn_if_one_sided(
     log_odds: bool,
     stacklevel: int = 2,
 ) -> None:
-    """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
+    """Warn if all rows get the same prediction although, by the priors, each class has at least 10% of the rows.
 
-    Log-odds are shifted from the target prior to the class prior of the training rows. Other decision values are
-    checked only if the target prior is within `MODERATE_PRIOR`.
+    Log-odds are shifted from the target prior to the class prior of the training rows. Decision values that are not
+    log-odds are checked only if the target prior is within `MODERATE_PRIOR`.
     """
     prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
     low, high = MODERATE_PRIOR
@@ -272,6 +272,6 @@ def warn_if_suspicious(
         "clf.predict(X)); otherwise, the priors may be swapped."
         if accuracy < 0.5
         else "significantly above 1: the sets differ in more than their class prior (look for a leaking column), "
-        f"set_priors={tuple(set_priors)} are closer than the true priors, or the rows were used for training."
+        f"set_priors={tuple(set_priors)} are closer together than the true priors, or the rows were used for training."
     )
     warnings.warn(f"the estimated accuracy is {accuracy:.3f}, {explanation}", SuspiciousScoreWarning, stacklevel=3)

@@ -29,7 +29,7 @@ from uulearn.training import History
 
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The part of `uulearn.UUClassifier` that uses a trained model."""
+    """Base class of `uulearn.UUClassifier` with the methods that use a trained model."""
 
     set_priors: Sequence[float] | None
     target_prior: float
@@ -89,7 +89,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
         If the classifier is calibrated or has a proper loss (``"logistic"`` or ``"squared"``), they estimate P(y | x).
-        For other losses, and for method ``"biased"``, they only rank the rows, with ½ at the threshold of `predict`.
+        For other losses, and for method ``"biased"``, they only rank the rows; ½ is the threshold of `predict`.
         """
         positive = self.probabilities_from_scores(self.decision_function(X))
         return np.stack([1 - positive, positive], axis=1)
@@ -104,7 +104,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return get_loss(self.fitted_params()["loss"]).probability(torch.from_numpy(values)).numpy()
 
     def submodel(self, number: int) -> Self:
-        """Return a copy of this classifier that uses only one model of its ensemble, counted from 0."""
+        """Return a copy of this classifier that uses only one model of the ensemble; models are numbered from 0."""
         check_is_fitted(self, "trained_")
         n_models = self.trained_.n_models
         if n_models is None:
@@ -117,7 +117,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return alone
 
     def _drop_out_of_fold(self) -> None:
-        """Drop the results of out-of-fold scores, which no longer describe this classifier."""
+        """Remove the out-of-fold results, which no longer describe this classifier."""
         self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = self.ensemble_gain_ = None
 
     def calibrate(self, X: Any, sets: Any) -> Self:
@@ -159,8 +159,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def with_target_prior(self, target_prior: float) -> Self:
         """Return a copy of this classifier for a population with another class prior, without training again.
 
-        The log-odds are shifted by the change of the prior log-odds. This requires a calibrated classifier or the
-        logistic loss.
+        The predicted log-odds are shifted by the change in the log-odds of the class prior. This requires a calibrated
+        classifier or the logistic loss.
         """
         check_is_fitted(self, "trained_")
         self._known_priors()
@@ -183,7 +183,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
         """Estimate the accuracy, balanced accuracy, AUC and rates, with intervals, on rows not used for training.
 
-        Pass either ``sets``, the set of each row, to estimate all metrics without labels at class prior π, or
+        Pass ``sets``, the set of each row, to estimate all metrics without labels at class prior π. Alternatively, pass
         ``labels`` (1 for positive, 0 for negative); the result then says that labels were used.
         """
         if (sets is None) == (labels is None):
