@@ -194,7 +194,7 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
     code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--out", "more")
     assert code == 2
-    assert "--keep-columns needs a model of uulearn fit" in err
+    assert "--keep-columns needs a model written by uulearn fit" in err
 
 
 def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_path):
