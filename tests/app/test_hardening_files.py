@@ -291,11 +291,11 @@ def link(folder):
 ATTACKS = {
     "an encoder for other columns": (
         lambda folder: replace_file(folder, "encoder", lambda data: save({"evil": np.zeros(3)})),
-        "the encoder does not fit its schema",
+        "the encoder does not match its schema",
     ),
     "a pickle for an encoder": (
         lambda folder: replace_file(folder, "encoder", lambda data: b"\x80\x04\x95."),
-        "the encoder does not fit its schema or is damaged",
+        "the encoder does not match its schema or is damaged",
     ),
     "a path for a name": (
         lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"),

@@ -67,7 +67,7 @@ def test_few_unique_rows_train_one_model(copies):
     assert loaded.classifier.n_estimators == 1
     assert loaded.facts.row_use == RowUse((400, 400), (50, 50), (50, 50))
     assert not loaded.facts.out_of_fold
-    assert any("equal rows count as different cases" in note for note in loaded.facts.notes)
+    assert any("identical rows are treated as different cases" in note for note in loaded.facts.notes)
     assert "too few distinct rows" in loaded.facts.sensitivity.skipped
     assert "50 + 50 rows held out of training" in (copies / "output").read_text()
 

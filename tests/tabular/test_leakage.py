@@ -83,7 +83,7 @@ def test_finds_one_value_per_file(kind, priors):
     assert found.auc == 1.0
     assert found.reason == (
         f"Column 'site' identifies the file of a row ({shown_first} in every row of a.csv, {shown_second} in every row "
-        "of b.csv), so a classifier would learn the files, not the classes."
+        "of b.csv), so a classifier would learn to distinguish the files instead of the classes."
     )
     assert two(column, [first] * 20, [first] * 15, priors) is None
     assert two(column, [first] * 9, [second] * 15, priors) is None
