@@ -291,7 +291,7 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "nothing.csv", *PRIORS), "nothing.csv"),
         (("a.csv", "nothing", *PRIORS), "nothing does not exist; check the path"),
         (("a.csv", "b.csv", "--set-priors", "0.5", "0.5"), "0.5"),
-        (("a.csv", "b.csv", "--set-priors", "many"), "takes two class priors such as 0.8 0.2, or auto, got 'many'"),
+        (("a.csv", "b.csv", "--set-priors", "many"), "takes auto or two class priors such as 0.8 0.2, got 'many'"),
         (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),

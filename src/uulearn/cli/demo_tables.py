@@ -48,7 +48,7 @@ def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFram
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write the tables as CSV files; raise ValueError if a file of this name with other contents exists."""
+    """Write the tables as CSV files; raise ValueError if a file exists with other contents."""
     files = {folder / name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
     if changed := [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]:
         raise ValueError(
