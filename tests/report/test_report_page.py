@@ -87,7 +87,7 @@ def test_labels_are_mentioned_if_used(facts, history):
     text = words(section(checked(render_report(labeled, monitored)), "accuracy"))
     assert "No label was used" not in text
     assert "Labels were used: the accuracy was computed from 80 + 80 labeled rows." in text
-    assert "Labels were passed to monitor the training; training did not use them." in text
+    assert "Labels were passed to monitor the training, but the model was not trained on them." in text
 
 
 def test_estimated_priors_are_shown_with_intervals(facts, history):
@@ -162,10 +162,10 @@ def test_data_section(page, facts):
     for which, row, start in ((0, first, ["clinic_a.csv", "255", "80%"]), (1, second, ["clinic_b.csv", "260", "20%"])):
         assert row == [*start, *(str(counts[which]) for counts in (use.training, use.early_stopping, use.evaluation))]
     text, (low, high) = words(part), facts.set_auc.interval
-    assert f"in {facts.set_auc.value:.1%} of all pairs of one row from each set" in text
-    assert f"has the higher score (95% interval {low:.1%} to {high:.1%})" in text
+    assert f"has the higher score in {facts.set_auc.value:.1%} of all cases" in text
+    assert f"of all cases (95% interval {low:.1%} to {high:.1%})" in text
     assert "a perfect classifier would reach 80.0%" in text
-    assert "31 columns, 30 used (number: 30); the model gets 30 features per row." in text
+    assert "31 columns, 30 used (number: 30); the model receives 30 features per row." in text
     assert "patient: every row has its own value." in text
     assert part.all("table")[1].rows()[2] == ["mean radius", "number", "yes", "1.0%", "0.0%"]
     assert len(part.all("table")[1].rows()) == 32
@@ -238,7 +238,7 @@ def test_risk_that_is_never_negative(facts):
 def test_ensembles_are_described(facts):
     models = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
     text = words(section(checked(render_report(facts, average_histories(models))), "training"))
-    assert "The ensemble has 2 models, whose scores are averaged; the curves show their mean." in text
+    assert "The ensemble has 2 models, whose scores are averaged; the curves show the mean over the models." in text
     assert "Their best epochs are 1 and 2." in text
 
 

@@ -1,7 +1,7 @@
 """Correct out-of-fold estimates for the difference between an ensemble and its models.
 
-Out-of-fold scores come from one model per row, so they measure single models. The ensemble is usually more accurate,
-because averaging removes some of the noise of the models.
+Out-of-fold scores come from one model per row, so they measure the performance of single models. The ensemble is
+usually more accurate, because averaging reduces the noise of the models.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from uulearn.metrics.estimates import Floats
 class EnsembleGain:
     """Expected differences between the metrics of an ensemble and the mean metrics of its models, for new rows.
 
-    No labels are used. On rows where a model and the ensemble disagree, the calibrated probability of the ensemble says
-    how often the ensemble is right. The rows are training rows, scored by the models that were trained on them.
-    Training on a row shifts the scores of all these models in the same direction, so that they disagree
-    about as often as on new rows.
+    No labels are used. On rows where a model and the ensemble disagree, the calibrated probability of the ensemble
+    estimates how often the ensemble is right. The rows are training rows, scored by the models that were trained on
+    them. Training on a row shifts the scores of all these models in the same direction, so that they disagree about as
+    often as on new rows.
     """
 
     log_odds: NDArray[np.float32]
-    """Log-odds of each row by the models that were trained on it, shape (n, K − 1) for K models."""
+    """Log-odds of each row from the models that were trained on it, of shape (n, K − 1) for K models."""
     positive: Floats
     """Probability that each row is positive, at the class prior of the rows."""
 
@@ -38,7 +38,7 @@ class EnsembleGain:
         set_priors: Sequence[float],
         target_prior: float,
     ) -> "EnsembleGain | None":
-        """Return the gain from log-odds of shape (n, K − 1) at the target prior, or None for fewer than three models.
+        """Compute the gain from log-odds at the target prior, of shape (n, K − 1); return None if K is less than 3.
 
         ``sizes`` are the numbers of rows of set 0 and set 1.
         """
@@ -49,19 +49,19 @@ class EnsembleGain:
         return cls(log_odds, np.asarray(expit(shift_log_odds(mean, target_prior, pooled))))
 
     def rates(self, threshold: float) -> tuple[float, float]:
-        """Return the expected changes of the true-positive rate and of the false-positive rate."""
+        """Return the expected changes in the true-positive rate and in the false-positive rate."""
         together = self.log_odds.mean(axis=1) > threshold
         change = self._scale * (together - (self.log_odds > threshold).mean(axis=1))
         return float(np.average(change, weights=self.positive)), float(np.average(change, weights=1 - self.positive))
 
     def auc(self) -> float:
-        """Return the expected change of the AUC."""
+        """Return the expected change in the AUC."""
         single = np.mean([_weighted_auc(own, self.positive) for own in self.log_odds.T])
         return float(self._scale * (_weighted_auc(self.log_odds.mean(axis=1), self.positive) - single))
 
     @property
     def _scale(self) -> float:
-        """The part of the variance between models that averaging K models removes, compared with K − 1 models."""
+        """Ratio of the variance removed by averaging K models to the variance removed by averaging K − 1 models."""
         others = int(self.log_odds.shape[1])
         return (1 - 1 / (others + 1)) / (1 - 1 / others)
 

@@ -1,4 +1,4 @@
-"""True- and false-positive rates, accuracies, costs and the AUC, estimated from two unlabeled sets.
+"""Estimate true- and false-positive rates, accuracy, cost and AUC from two unlabeled sets.
 
 Let q and q′ be the fractions of the two sets that are predicted positive. With true-positive rate t and false-positive
 rate f, their expectations are θt + (1 − θ)f and θ′t + (1 − θ′)f: two equations with two unknowns. All estimates are
@@ -66,7 +66,7 @@ def predicted_fractions(
     confidence: float,
     gain: EnsembleGain | None = None,
 ) -> PredictedFractions:
-    """Return the fraction of rows above the threshold in each set, for an ensemble if its gain is given."""
+    """Return the fraction of rows above the threshold in each set, corrected for an ensemble if ``gain`` is given."""
     priors, confidence = check_set_priors(set_priors), check_confidence(confidence)
     parts = split_scores(scores, sets)
     change = (0.0, 0.0) if gain is None else gain.rates(threshold)
@@ -85,7 +85,7 @@ def uu_rates(
     Parameters
     ----------
     scores : array of shape (n,)
-        Scores of held-out rows of both sets; a row above the threshold is predicted positive.
+        Scores of held-out rows of both sets; a row with a score above the threshold is predicted positive.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
     set_priors : (θ, θ′)
@@ -128,7 +128,7 @@ def uu_balanced_accuracy(
 ) -> Estimate:
     """Estimate the mean of the accuracies on positives and on negatives from two unlabeled sets.
 
-    It equals ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
+    The value is ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
 
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
@@ -220,8 +220,8 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
     """Estimate the probability that a score from the first sample exceeds one from the second; ties count as ½.
 
-    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
-    samples do not overlap, DeLong's variance is zero. The variance for an AUC half a pair from 0 or 1 is used instead.
+    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the samples
+    do not overlap, DeLong's variance is zero, so the binomial variance for an AUC half a pair away from 0 or 1 is used.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))
