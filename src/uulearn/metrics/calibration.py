@@ -145,7 +145,7 @@ def _nearest_line(points: Floats, weights: Floats, probabilities: Floats) -> tup
 
 
 def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Floats) -> tuple[Floats, Floats]:
-    """Return ln P(set) of each row and its derivative, given log-odds of the positive class at the pooled class prior.
+    """Return the log-likelihood of the set of each row and its derivative, given log-odds at the pooled class prior.
 
     ``at_negative`` and ``at_positive`` are the probabilities of the observed set for negative and positive rows.
 

@@ -40,7 +40,7 @@ class EnsembleGain:
     ) -> "EnsembleGain | None":
         """Compute the gain from log-odds at the target prior, of shape (n, K − 1); return None if K is less than 3.
 
-        ``sizes`` are the numbers of rows of set 0 and set 1.
+        ``sizes`` contains the number of rows of set 0 and of set 1.
         """
         if log_odds.shape[1] < 2:
             return None

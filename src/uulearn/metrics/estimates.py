@@ -75,8 +75,8 @@ def combine_proportions(
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
-    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). It is therefore reliable
-    with few rows and with proportions near 0 or 1. The interval is clipped to the bounds.
+    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). The interval is therefore
+    reliable with few rows and with proportions near 0 or 1. The result is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0

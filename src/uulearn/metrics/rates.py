@@ -88,7 +88,7 @@ def uu_rates(
         Scores of held-out rows of both sets; a row with a score above the threshold is predicted positive.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′)
+    set_priors : (θ, θ′), the class priors of set 0 and set 1
     threshold, confidence : float
 
     Examples

@@ -135,7 +135,7 @@ def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = 
     """Parse a column of any type; empty and blank cells are missing values.
 
     ``day_first`` says whether the day comes first in dates such as 03/04/2024. With ``keep_text``, `Cells.words`
-    contains the original text of numbers. Without it, text columns of numbers are parsed faster.
+    contains the original text of numbers. Without ``keep_text``, text columns of numbers are parsed faster.
 
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()

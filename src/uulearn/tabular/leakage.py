@@ -72,8 +72,8 @@ def find_leaking_columns(
     """Return the columns that differ between two sets by more than their class priors allow, highest AUC first.
 
     Each frame is a random sample of the rows of one set, converted by `uulearn.tabular.schema.apply_schema`. ``files``
-    contains the file names for the reasons. Class priors of (1, 0) allow any difference, so only columns with a
-    different constant value in each set are found.
+    contains the file names to mention in the reasons. Class priors of (1, 0) allow any difference, so only columns with
+    a different constant value in each set are found.
 
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
@@ -113,8 +113,8 @@ def find_label_columns(
     >>> in_b = pd.DataFrame({"sick": [1.0] * 42 + [0.0] * 158, "smokes": [1.0] * 80 + [0.0] * 120})
     >>> [found] = find_label_columns(in_a, in_b, schema, (0.8, 0.2))
     >>> print(found.reason)  # doctest: +NORMALIZE_WHITESPACE
-    Column 'sick' is probably the label: true occurs in 80% of the rows of the first file and 21% of those of the second
-    file, and the class priors are 0.8 and 0.2.
+    Column 'sick' is probably the label: true occurs in 80% of the rows of the first file and 21% of the rows of the
+    second file, which matches the priors 0.8 and 0.2.
     """
     found = []
     for column in schema.columns:
@@ -133,7 +133,7 @@ def find_label_columns(
                 q, q_prime = counts[0] / sizes[0], counts[1] / sizes[1]
                 reason = (
                     f"Column {column.name!r} is probably the label: {show_value(value, column)} occurs in {q:.0%} of "
-                    f"the rows of {files[0]} and {q_prime:.0%} of those of {files[1]}, and the class priors are "
+                    f"the rows of {files[0]} and {q_prime:.0%} of the rows of {files[1]}, which matches the priors "
                     f"{set_priors[0]:g} and {set_priors[1]:g}."
                 )
                 found.append(LeakingColumn(column.name, 0.5 + abs(q - q_prime) / 2, reason))
@@ -240,7 +240,7 @@ def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Codi
 
 
 def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Coding:
-    """Code text by ranges of naive Bayes scores; one half of the rows fits the model, the other half the ranges."""
+    """Code text by ranges of naive Bayes scores; the model and the ranges use different halves of the rows."""
     fitted = np.arange(len(texts)) % 2 == 0
     if min(np.bincount(sets[fitted], minlength=2)) == 0 or fitted.all():
         return Coding(column, np.empty(0), ranges=True, score=lambda some: np.zeros(len(some)))

@@ -268,8 +268,8 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
         train = np.setdiff1d(np.arange(len(X[which])), held[which])
         if min(len(train), len(choose), len(evaluate)) < 2:
             raise TableError(
-                f"set {which} has {len(X[which])} rows, too few to hold out {fraction:g} of them; use more rows, or a "
-                "larger --hold-out."
+                f"set {which} has {len(X[which])} rows, too few to hold out a fraction of {fraction:g}; use more "
+                "rows, or a larger --hold-out."
             )
         splits.append(RowSplit(train, choose, evaluate))
     return (splits[0], splits[1]), note

@@ -237,7 +237,7 @@ def check_columns(
             )
     for first, second, both in (("--drop", "--id", {*drop} & {*ids}), ("--only", "--drop", {*only} & {*drop})):
         if both:
-            raise TableError(f"{first} and {second} both name {join_names(sorted(both))}; use only one of them.")
+            raise TableError(f"{first} and {second} both name {join_names(sorted(both))}; use only one of the options.")
     wanted = [name for name in either if name not in {*drop, *ids} and (not only or name in only)]
     for which in (0, 1):
         lone = [name for name in wanted if name not in set(columns[which])]
@@ -256,7 +256,7 @@ def check_columns(
 
 
 class Survey:
-    """Collector of column statistics of two files, which are added in chunks of any size; it creates the schema.
+    """Collector of column statistics that receives two files in chunks of any size and creates the schema.
 
     ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` contains the file names for messages.
 
@@ -341,7 +341,7 @@ class Survey:
                 )
                 raise TableError(
                     f"column {name!r} has dates with the day first ({day}) and with the month first ({month}); write "
-                    f"them like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
+                    f"all dates like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
                 )
 
     def _explain_mismatch(self, name: str) -> str:
