@@ -71,7 +71,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
 
     def fit(self, X: pd.DataFrame, y: None = None) -> Self:
-        """Fit the encoder to rows of both sets, as returned by `uulearn.tabular.schema.apply_schema`."""
+        """Fit the encoder to rows of both sets that were converted by `uulearn.tabular.schema.apply_schema`."""
         arrays: Arrays = {}
         for kind in ("number", "date"):
             if columns := self.of_kind(kind):
@@ -88,7 +88,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: pd.DataFrame) -> Matrix:
-        """Return the features of rows, as returned by `uulearn.tabular.schema.apply_schema`."""
+        """Encode rows that were converted by `uulearn.tabular.schema.apply_schema`, and return their features."""
         check_is_fitted(self)
         out = np.empty((len(X), sum(map(len, self.feature_groups().values()))), dtype=np.float32)
         start = 0
