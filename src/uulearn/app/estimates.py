@@ -37,7 +37,7 @@ def evaluation_facts(
 ) -> dict[str, Any]:
     """Estimate facts about the classifier from the evaluation rows, as fields of `FitFacts`.
 
-    These are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
+    The facts are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
     accuracy at other target priors and the score histogram. A violated mixture assumption raises a warning.
     """
     importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)

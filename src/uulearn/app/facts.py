@@ -122,7 +122,7 @@ class FitFacts:
     """All stored facts about a model fitted to two files, except the training history."""
 
     created: str
-    """Time in UTC, as ISO 8601."""
+    """Creation time in UTC, in ISO 8601 format."""
     versions: Mapping[str, str]
     seconds: float
     device: str

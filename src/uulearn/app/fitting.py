@@ -67,9 +67,9 @@ def fit_files(
 ) -> tuple[TableModel, FitSettings]:
     """Fit a classifier to two files; return the model and the complete settings needed to repeat the fit.
 
-    ``command`` is stored with the facts. Interrupted training continues from the folder ``checkpoint``. If several
-    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to a
-    subfolder of ``checkpoint``, which all workers must be able to read.
+    ``command`` is the command line, which is stored with the facts. Interrupted training continues from the checkpoints
+    in the folder ``checkpoint``. If several ``workers`` train together, each calls this function; the first one reads
+    the files and writes the encoded rows to a subfolder of ``checkpoint``, which all workers must be able to read.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
@@ -211,7 +211,7 @@ def collect_facts(
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels and return the `FitFacts` fields on files, columns and results."""
+    """Evaluate the classifier without labels and return the `FitFacts` fields about files, columns and results."""
     progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:

@@ -201,7 +201,7 @@ def join_fit_workers(settings: FitSettings) -> Workers | None:
 
 
 def find_os_error(error: BaseException | None) -> OSError | None:
-    """Return the first OSError in the chain of causes of an error."""
+    """Return the first OSError among an error and its causes."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return error

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
 
 SAVED_METHOD = "leaky_relu"
-"""Method of the saved model."""
+"""Method used to train the saved model."""
 
 
 def demo(
@@ -103,7 +103,7 @@ def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
         + (f"  with labels: {LABEL_COLUMN}" if LABEL_COLUMN in table else "")
         for name, table in tables.items()
     ]
-    return "\n".join([f"Simulated patients of two clinics, in {folder} (positive: the patient is ill)", *lines])
+    return "\n".join([f"Simulated patients of two clinics, in {folder} (a patient who is ill is positive)", *lines])
 
 
 def _fit_command(folder: Path) -> list[str]:

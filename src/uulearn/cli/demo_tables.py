@@ -14,7 +14,7 @@ import pandas as pd
 from uulearn.storage import write_atomically
 
 TABLE_PRIORS = {"clinic_a.csv": 0.8, "clinic_b.csv": 0.2, "new_patients.csv": 0.3, "labeled_patients.csv": 0.3}
-"""Fraction of patients who are ill, keyed by file name."""
+"""Maps each file name to the fraction of patients who are ill."""
 TABLE_SIZES = {"clinic_a.csv": 1500, "clinic_b.csv": 1500, "new_patients.csv": 500, "labeled_patients.csv": 2000}
 LABEL_COLUMN = "ill"
 

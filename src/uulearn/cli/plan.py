@@ -89,7 +89,7 @@ def _rows_block(plan: RowPlan) -> list[str]:
 def _distance_block(plan: RowPlan) -> list[str]:
     from uulearn.theory.planning import PRIOR_ERROR
 
-    effect = f"a prior wrong by {PRIOR_ERROR:g} shifts the estimate by"
+    effect = f"effect of an error of {PRIOR_ERROR:g} in one prior"
     lines = [
         "If the priors are closer, more rows are needed (equal sizes), and a wrong prior has a larger effect",
         _line("priors", f"{'rows per set':>14}{effect:>46}"),

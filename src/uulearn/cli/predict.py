@@ -28,7 +28,7 @@ def predict(
 
     if uses_ray(engine, address, workers):
         if format_ is not None:
-            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one option.")
+            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one of them.")
         from uulearn.engines.ray_scoring import score_on_ray
 
         count = score_on_ray(

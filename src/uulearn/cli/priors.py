@@ -95,8 +95,8 @@ def _explanation(estimate: SetPriorsEstimate, n_columns: int) -> str:
 def _next_step(estimate: SetPriorsEstimate) -> str:
     if estimate.concern is not None:
         return (
-            "next: label some random rows of each file and count the positives (50 labels estimate a prior of 0.8 to "
-            "within ±12 points):\n  from uulearn.priors import priors_from_labels"
+            "next: label some random rows of each file and count the positives (with 50 labels, a prior of 0.8 is "
+            "estimated to within ±12 points):\n  from uulearn.priors import priors_from_labels"
         )
     values = [f"{prior:.3f}" for prior in estimate.set_priors]
     command = shlex.join(["uulearn", "plan", "--set-priors", *values, "--sizes", *map(str, estimate.sizes)])

@@ -49,7 +49,7 @@ class LogOutput(ProgressOutput):
 
 
 class TerminalOutput(ProgressOutput):
-    """Progress output that draws a bar on the terminal."""
+    """Progress output that draws a bar in the terminal."""
 
     def __init__(self) -> None:
         self.bar = TerminalBar()
@@ -66,7 +66,7 @@ class TerminalOutput(ProgressOutput):
 
 
 def progress_output(quiet: bool = False) -> ProgressOutput:
-    """Return a bar if standard error is a terminal, otherwise lines; if quiet, return an output that shows nothing."""
+    """Return a progress bar if standard error is a terminal, otherwise log lines; if quiet, show no progress."""
     if quiet:
         return ProgressOutput()
     return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
@@ -75,7 +75,7 @@ def progress_output(quiet: bool = False) -> ProgressOutput:
 class FitProgress:
     """Tracker that counts the epochs of all models of a stage and estimates the remaining time.
 
-    It is the `uulearn.training.progress.ProgressCallback` of a fit, and observes all training in its ``with`` block.
+    It is used as the `uulearn.training.progress.ProgressCallback` of a fit in a ``with`` block.
 
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))

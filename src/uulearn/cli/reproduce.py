@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, all of them, or variants.")],
+    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, variants, or all.")],
     dataset: Annotated[
         list[str] | None, option("NAME", "Dataset: mnist, fashion_mnist, kmnist or cifar10; repeatable. Default: all.")
     ] = None,
     trials: Annotated[
-        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
+        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32 or with --quick).", min=1)
     ] = None,
-    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer if --quick).", min=1)] = None,
+    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer with --quick).", min=1)] = None,
     out: Annotated[
-        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results (for paper settings).")
+        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results for the paper's settings.")
     ] = None,
     data_dir: Annotated[
         Path | None, option("DIR", "Folder that contains the datasets. Default: $UULEARN_DATA or the user cache.")

@@ -44,7 +44,7 @@ class ReproductionProgress(Reporter):
         self.output.show(self.fraction, f"{done}; {', '.join(filter(None, parts))}")
 
     def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
-        """Show the finished job."""
+        """Show the result of a finished job."""
         self.done += len(job.configurations)
         self._finished += job.cost
         self._current = 0.0

@@ -129,7 +129,7 @@ class UUClassifier(TrainedClassifier):
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
         The new sets and the accuracy gain of each self-training round, and whether it improved the classifier.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
-        The linear function from the model's scores to log-odds; None if the scores are not calibrated.
+        Linear function that maps the model's scores to log-odds; None if the scores are not calibrated.
     precision_ : str
         Data type of matrix products, ``"bfloat16"`` or ``"float32"``.
     resolved_params_ : dict
@@ -212,7 +212,7 @@ class UUClassifier(TrainedClassifier):
         options = {name.removeprefix(TRAINING_PREFIX): params[name] for name in params.keys() - own.keys()}
         known = sorted(name.removeprefix(TRAINING_PREFIX) for name in TRAINING_NAMES)
         if unknown := sorted(options.keys() - set(known)):
-            raise ValueError(f"Invalid parameter {unknown[0]!r} for training; TrainingOptions has {', '.join(known)}.")
+            raise ValueError(f"Invalid parameter {unknown[0]!r} for training; valid names: {', '.join(known)}.")
         super().set_params(**own)
         if options and not isinstance(self.training, TrainingOptions | None):
             raise TypeError(f"training must be TrainingOptions or None, got {self.training!r}.")

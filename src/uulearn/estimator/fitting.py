@@ -56,15 +56,15 @@ class FitResult:
     resolved: dict[str, Any]
     """Resolved values of the parameters set to "auto"."""
     scaling: PlattScaling | None = None
-    """The linear function from scores to log-odds; None if the model is not calibrated."""
+    """Linear function that maps scores to log-odds; None if the model is not calibrated."""
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
     """Error that ended training early although the model is usable; raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
-    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model.
+    """Out-of-fold decision values of all rows (set 0 first); None for a single model.
 
-    A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
+    The value of a row depends on a model, an epoch and a calibration that were all obtained without this row.
     """
     gain: EnsembleGain | None = None
     """Estimated differences between the metrics of the ensemble and of its models; None if unknown."""

@@ -90,9 +90,9 @@ class ModelTask:
     folds: Folds | None = None
     """The fold of every row of set 0 and of set 1."""
     test: tuple[Rows, Tensor] | None = None
-    """Labeled rows; their accuracy is recorded every epoch. A learner may ignore them."""
+    """Labeled rows on which the accuracy is measured every epoch; a learner may ignore them."""
     callback: Callback | None = None
-    """Called after every epoch by learners that have epochs."""
+    """Function called after every epoch by learners that train in epochs."""
     fit_seed: int | None = None
     """The seed of the whole fit if ``seed`` is derived from it, otherwise None."""
 
@@ -305,7 +305,7 @@ class NetworkModel(TrainedModel):
         tensors = self.module.state_dict()
         for name, value in tensors.items():
             if not isinstance(value, Tensor):
-                raise ValueError(f"the state {name!r} is not a tensor; register it as a buffer of the model.")
+                raise ValueError(f"the state entry {name!r} is not a tensor; register it as a buffer of the model.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             {"n_models": self.n_models, "precision": self.precision},

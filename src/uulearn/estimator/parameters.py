@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 
 
 def is_auto(value: Any) -> bool:
-    """Return whether a parameter is ``"auto"``; the type is compared first, because values may be arrays."""
+    """Return whether a parameter is ``"auto"``; the type is checked first, because values may be arrays."""
     return isinstance(value, str) and value == AUTO
 
 

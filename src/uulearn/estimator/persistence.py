@@ -1,8 +1,8 @@
 """Save a classifier as a model directory of safetensors and JSON files, and load it without executing code.
 
-The manifest contains the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
-`uulearn.estimator.learners.ModelState`; ``weights`` contains the tensors. To load a model of your own learner, call
-``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
+The manifest contains the parameters, the fitted attributes, the kind of the learner, and the JSON part of its
+`uulearn.estimator.learners.ModelState`. The file ``weights`` contains the tensors. To load a model of your own learner,
+call ``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def _validation(classifier: UUClassifier) -> list[str]:
         return [f"held out of training for validation without labels: {held_out} rows"] if held_out else []
     rounds = classifier.self_training_ or []
     best = max((done.number for done in rounds if done.better), default=0)
-    self_trained = "then self-trained; accuracy of models trained on half of the rows, on the other half,"
+    self_trained = "then self-trained; accuracy of models trained on one half of the rows and evaluated on the other,"
     models, accuracy = classifier.fitted_params()["n_estimators"], classifier.out_of_fold_evaluation_.accuracy
     lines = [
         f"{models} models, each trained without one fold and {self_trained if best else 'evaluated on it; accuracy'} "

@@ -68,20 +68,20 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return used
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Return scores of shape (n,), positive for class 1: log-odds if calibrated, otherwise the model's g(x)."""
+        """Return scores of shape (n,), above 0 for class 1: log-odds if calibrated, otherwise the model output g(x)."""
         check_is_fitted(self, "trained_")
         scores = decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
         bad = ~np.isfinite(scores)
         if bad.any():
             row = int(bad.argmax())
             raise ValueError(
-                f"the score of row {row} of X is {scores[row]:g}, so it has no class; check for values far outside the "
-                "range of the training rows, and scale the columns before fit and predict."
+                f"the score of row {row} of X is {scores[row]:g}, so no class can be predicted; check for values far "
+                "outside the range of the training rows, and scale the columns before fit and predict."
             )
         return scores
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        """Return predicted classes of shape (n,), 1 for positive and 0 for negative, at class prior π."""
         self._known_priors()
         return (self.decision_function(X) > 0).astype(np.int64)
 
