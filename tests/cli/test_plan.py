@@ -145,7 +145,7 @@ def test_columns_are_aligned():
 def test_text_with_sizes(command):
     code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000)
     assert code == 0
-    assert "Precision of the accuracy with 3,000 + 1,000 held-out rows" in out
+    assert "Precision of the accuracy estimate with 3,000 + 1,000 held-out rows" in out
     assert re.search(r"95% interval +±3\.0 points: 0\.870 to 0\.930 around 0\.9", out)
     assert "no number of rows of set 0 is enough, with set 1 unchanged" in out
     assert "2,621 rows of set 1, with set 0 unchanged" in out

@@ -14,12 +14,12 @@ WHOLE_PERCENT_WIDTH = 0.02
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """Format a fraction in percent, such as ``93.1%`` or ``−0.4%``."""
+    """Format a fraction as a percentage, such as ``93.1%`` or ``−0.4%``."""
     return f"{_fixed(100 * share, decimals)}%" if _is_known(share) else NO_VALUE
 
 
 def prior(share: float | None) -> str:
-    """Format a class prior in percent, with at most four significant digits, such as ``49.26%``."""
+    """Format a class prior as a percentage with at most four significant digits, such as ``49.26%``."""
     return f"{100 * share:.4g}%".replace("-", "−") if _is_known(share) else NO_VALUE
 
 

@@ -104,7 +104,7 @@ class FitSettings:
 
 
 def check_different_files(first: str, second: str) -> None:
-    """Raise an error if both paths lead to the same file, because equal sets contain no information on the classes."""
+    """Raise an error if both paths lead to the same file, because identical sets say nothing about the classes."""
     if first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)):
         raise ValueError(f"{first} and {second} are the same file; pass two different files, one for each set.")
 

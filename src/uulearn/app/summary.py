@@ -62,7 +62,7 @@ def describe_shortage(facts: FitFacts) -> str | None:
 
 
 def describe_verdict(facts: FitFacts) -> str:
-    """Say whether the model is better than always predicting the more frequent class."""
+    """Return text that says whether the model is better than always predicting the more frequent class."""
     accuracy, majority = facts.evaluation.accuracy, max(facts.target_prior, 1 - facts.target_prior)
     answer = "positive" if facts.target_prior > 0.5 else "negative"
     constant = f'always predicting "{answer}", which is correct for {prior(majority)} of the rows'

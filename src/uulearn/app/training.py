@@ -102,8 +102,8 @@ def _train_with_holdout(
 ) -> EvaluationRows:
     """Hold out a fraction of the rows for evaluation, and fit the classifier on the remaining rows.
 
-    If there are too few unique rows for the classifier to hold out some, validation rows are passed to it. The
-    classifier is calibrated, because `uulearn predict` writes probabilities.
+    If there are few unique rows, validation rows are also held out here and passed to the classifier. The classifier is
+    calibrated, because `uulearn predict` writes probabilities.
     """
     splits, note = split_rows(X, 2 * fraction, seed)
     first, second = map(torch.from_numpy, X)

@@ -57,7 +57,7 @@ def _precision_block(plan: RowPlan) -> list[str]:
     p = plan.precision
     low, high = p.interval
     lines = [
-        f"Precision of the accuracy with {_sizes(p)} held-out rows",
+        f"Precision of the accuracy estimate with {_sizes(p)} held-out rows",
         _line("standard error", _points(p.standard_error)),
         _line(
             f"{_level(plan)} interval", f"±{_points(p.half_width)}: {low:.3f} to {high:.3f} around {plan.accuracy:g}"

@@ -42,9 +42,9 @@ class UUClassifier(TrainedClassifier):
     Parameters
     ----------
     set_priors : (θ, θ′), or None
-        Class priors (fractions of positives) of set 0 and set 1. They must differ; either can be the higher one. If you
-        only know that set 0 has the higher prior, pass None with ``method="biased"``; the classifier can then only rank
-        rows until you add the priors with `with_priors`.
+        Class priors (fractions of positives) of set 0 and set 1. The priors must differ; either one can be higher. If
+        you only know that set 0 has the higher prior, pass None with ``method="biased"``; the classifier can then only
+        rank rows until you add the priors with `with_priors`.
     target_prior : float
         Class prior π of the population on which the classifier will be used.
     method : str or pair

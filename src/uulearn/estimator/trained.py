@@ -88,8 +88,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
-        If the classifier is calibrated or has a proper loss (``"logistic"`` or ``"squared"``), they estimate P(y | x).
-        For other losses, and for method ``"biased"``, they only rank the rows; ½ is the threshold of `predict`.
+        The values estimate P(y | x) if the classifier is calibrated or has a proper loss (``"logistic"``,
+        ``"squared"``). For other losses, and for method ``"biased"``, they only rank the rows, with threshold ½.
         """
         positive = self.probabilities_from_scores(self.decision_function(X))
         return np.stack([1 - positive, positive], axis=1)
@@ -108,7 +108,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "trained_")
         n_models = self.trained_.n_models
         if n_models is None:
-            raise ValueError("this classifier has a single model; train an ensemble with n_estimators=5, for example.")
+            raise ValueError("this classifier has a single model; train an ensemble, for example with n_estimators=5.")
         if not 0 <= number < n_models:
             raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
