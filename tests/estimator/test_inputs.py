@@ -129,9 +129,9 @@ def test_no_class_from_a_score_that_is_not_finite(counts, quick):
         classifier.model_.output.weight.fill_(3e38)
     rows = np.array([[0.0, 0.0, 0.0], [9.0, 9.0, 9.0]])
     for method in (classifier.decision_function, classifier.predict, classifier.predict_proba):
-        with pytest.raises(ValueError, match="score of row 1 of X is inf, so it has no class"):
+        with pytest.raises(ValueError, match="score of row 1 of X is inf, so no class can be predicted"):
             method(rows)
-        with pytest.raises(ValueError, match="score of row 0 of X is -inf, so it has no class"):
+        with pytest.raises(ValueError, match="score of row 0 of X is -inf, so no class can be predicted"):
             method(-rows[1:])
 
 
