@@ -405,7 +405,7 @@ def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
     assert moved["class_prior"] == 0.2
     rates = moved["evaluation"]["true_positive_rate"]["value"], moved["evaluation"]["false_positive_rate"]["value"]
     assert moved["evaluation"]["accuracy"]["value"] == pytest.approx(0.2 * rates[0] + 0.8 * (1 - rates[1]))
-    assert "accuracy at class prior 0.2; --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
+    assert "accuracy at class prior 0.2; use --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
 
 
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
