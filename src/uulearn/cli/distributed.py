@@ -1,7 +1,6 @@
 """Run commands in several torchrun processes: only the first prints, and no process waits for an exited one."""
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,32 +10,12 @@ import torch
 import torch.distributed as dist
 import typer
 
-from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
+from uulearn.cli import is_first_process
+from uulearn.training.workers import FirstWorkerError, started_by_torchrun
 
 FIRST_PROCESS_SECONDS = 10.0
 """Seconds that a failed process waits, because the first process may fail for the same reason and print it."""
 EXIT_WITH_OTHERS = 1
-
-
-def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
-    """Return whether the command runs on Ray; raise ValueError if the options conflict or torchrun is used.
-
-    >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
-    (True, False)
-    """
-    if engine not in ("local", "ray"):
-        raise ValueError(f"--engine must be local or ray, got {engine!r}.")
-    for option, value in (("--address", address), ("--workers", workers)):
-        if engine != "ray" and value is not None:
-            raise ValueError(f"{option} {value} needs --engine ray; add --engine ray, or remove {option}.")
-    if engine == "ray" and started_by_torchrun():
-        raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
-    return engine == "ray"
-
-
-def is_first_process() -> bool:
-    """Return whether this process prints: a single process, or the first one under torchrun."""
-    return os.environ.get(RANK, "0") == "0"
 
 
 def first_process_ended() -> bool:

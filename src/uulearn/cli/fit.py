@@ -20,6 +20,7 @@ from uulearn.cli.options import (
     flag,
     option,
     parse_set_priors,
+    uses_ray,
 )
 
 
@@ -82,14 +83,15 @@ def fit(
     workers: RayWorkers = None,
 ) -> None:
     """Train a classifier from two files of unlabeled rows."""
-    from uulearn.app.output import start_fit
-    from uulearn.app.summary import format_summary
-    from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
-    from uulearn.cli.progress import FitProgress, progress_output
-
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of training processes.")
+    from uulearn.app.output import start_fit
+    from uulearn.app.summary import format_summary
+    from uulearn.cli import is_first_process
+    from uulearn.cli.distributed import exit_together
+    from uulearn.cli.progress import FitProgress, progress_output
+
     given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options have the same names as settings
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:

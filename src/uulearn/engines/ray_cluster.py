@@ -5,7 +5,9 @@ import importlib
 import io
 import logging
 import os
+import queue
 import socket
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +15,20 @@ from typing import Any
 
 PORT = 6379
 """Default port of the head node."""
-CONNECT_SECONDS = 10
-"""Timeout of the connection test."""
+CONNECT_SECONDS = 2.5
+"""Timeout of the connection test, including the name lookup."""
+HEADERS, STATUS_200 = 1, 0x88  # HTTP/2: type of a frame, and the header "status 200"
+GRPC_HEADER = (
+    b"\x83\x86\x04\x1c/grpc.health.v1.Health/Check\x01\x03ray\x0f\x10\x10application/grpc\x00\x02te\x08trailers"
+)
+GRPC_REQUEST = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # settings
+    + bytes([0, 0, len(GRPC_HEADER), HEADERS, 4, 0, 0, 0, 1])
+    + GRPC_HEADER
+    + bytes([0, 0, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0])  # empty message
+)
+"""Request over HTTP/2 that every gRPC server answers with status 200, even if it refuses the call."""
 RETRIES = 3
 """Maximum number of times that a task is repeated, or training is resumed, after a process or machine is lost."""
 TASKS_PER_PROCESS = 2
@@ -51,19 +65,14 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
         if ray.is_initialized():
             yield ray
             return
+        check_address(address)
         try:
-            if address not in (None, "auto"):
-                host, _, port = full_address(str(address)).rpartition(":")
-                socket.create_connection((host, int(port)), CONNECT_SECONDS).close()  # Ray would retry for minutes
             # "local" starts a new cluster even if RAY_ADDRESS is set
             own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
             options = own if address is None else {"address": full_address(address)}
             ray.init(**options, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, TimeoutError, socket.gaierror) as error:
-            raise ValueError(
-                f"cannot connect to a Ray cluster at {address}; start one with ray start --head, "
-                "set RAY_AUTH_MODE=token if it needs a token, or remove --address to use only this machine."
-            ) from error
+        except (ConnectionError, TimeoutError) as error:
+            raise _cannot_connect(str(address)) from error
         try:
             yield ray
         finally:
@@ -82,6 +91,44 @@ def full_address(address: str) -> str:
     if "://" in address or not port.isdecimal():
         raise ValueError(f"--address must be auto or HOST:PORT of the head node, got {address!r}.")
     return f"{host}:{port}"
+
+
+def check_address(address: str | None) -> None:
+    """Raise ValueError if no Ray cluster answers within seconds; ``ray.init`` would retry for minutes.
+
+    Ray is not imported, and a cluster with TLS is not tested.
+    """
+    place = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    if place is None or (place := full_address(place)) == "auto" or os.environ.get("RAY_USE_TLS", "0") != "0":
+        return
+    answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    threading.Thread(target=lambda: answer.put(_is_grpc_server(place)), daemon=True).start()
+    try:
+        found = answer.get(timeout=CONNECT_SECONDS)
+    except queue.Empty:  # also during the name lookup, which has no timeout
+        found = False
+    if not found:
+        raise _cannot_connect(place)
+
+
+def _cannot_connect(address: str) -> ValueError:
+    return ValueError(
+        f"cannot connect to a Ray cluster at {address}; start one with ray start --head, set RAY_AUTH_MODE=token if it "
+        "needs a token, or remove --address to use only this machine."
+    )
+
+
+def _is_grpc_server(address: str) -> bool:
+    """Return whether a gRPC server, such as the head node of a Ray cluster, answers; a proxy returns an error."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+        connection.sendall(GRPC_REQUEST)
+        with connection.makefile("rb") as answer:
+            while len(frame := answer.read(9)) == 9:
+                content = answer.read(int.from_bytes(frame[:3], "big"))
+                if frame[3] == HEADERS:
+                    return STATUS_200 in content[:2]  # the first byte may be a table size
+    return False
 
 
 @contextlib.contextmanager
