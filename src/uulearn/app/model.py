@@ -23,8 +23,8 @@ from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
-from uulearn.tabular.schema import Schema
-from uulearn.tabular.unfamiliar import UnfamiliarCounts
+from uulearn.tabular.schema import Schema, apply_schema
+from uulearn.tabular.unfamiliar import UnfamiliarCounts, count_unfamiliar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,8 +64,11 @@ class TableModel:
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
-        encoded = encode_rows(frame, self.schema, self.encoder, folder, name, self.unfamiliar)
-        return score_matrix(self.classifier, encoded)
+        if isinstance(self.schema, ImageSchema) or self.encoder is None:
+            return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
+        rows = apply_schema(frame, self.schema, name=name)
+        self.unfamiliar.update(count_unfamiliar(rows, self.encoder))
+        return score_matrix(self.classifier, self.encoder.transform(rows))
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
         """Return the model for a population with another class prior, or the same model if the prior is None."""

@@ -15,6 +15,7 @@ def is_first_process() -> bool:
 
 def main() -> None:
     """Run the command line; an interrupt during imports is reported like any other interrupt."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is loaded: waiting threads sleep, not spin
     try:
         from uulearn.cli.app import main as run
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import typer
 
 from uulearn.cli import is_first_process
-from uulearn.training.workers import FirstWorkerError, started_by_torchrun
+from uulearn.training.workers import FirstWorkerError
 
 FIRST_PROCESS_SECONDS = 10.0
 """Seconds that a failed process waits, because the first process may fail for the same reason and print it."""
@@ -24,7 +24,7 @@ def first_process_ended() -> bool:
     Returns False in the first process, in a single process, and if the first process continues, because the error is
     then specific to this process. If the first process fails, torchrun stops this one while it waits.
     """
-    if not started_by_torchrun() or is_first_process():
+    if is_first_process():
         return False
     if dist.is_initialized() and dist.get_backend() == "gloo":
         began = time.monotonic()

@@ -46,8 +46,6 @@ def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
 def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
     """Return whether the command runs on Ray; raise ValueError if the options conflict or no cluster answers.
 
-    Call this function before torch is imported, so that a wrong address is reported quickly.
-
     >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
     (True, False)
     """
@@ -60,7 +58,7 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
         return False
     from uulearn.engines.ray_cluster import check_address
 
-    check_address(address)
+    check_address(address)  # before torch is imported, to report a wrong address quickly
     from uulearn.training.workers import started_by_torchrun
 
     if started_by_torchrun():

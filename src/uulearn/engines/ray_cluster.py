@@ -5,7 +5,6 @@ import importlib
 import io
 import logging
 import os
-import queue
 import socket
 import threading
 import warnings
@@ -18,17 +17,16 @@ PORT = 6379
 CONNECT_SECONDS = 2.5
 """Timeout of the connection test, including the name lookup."""
 HEADERS, STATUS_200 = 1, 0x88  # HTTP/2: type of a frame, and the header "status 200"
-GRPC_HEADER = (
-    b"\x83\x86\x04\x1c/grpc.health.v1.Health/Check\x01\x03ray\x0f\x10\x10application/grpc\x00\x02te\x08trailers"
-)
 GRPC_REQUEST = (
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # settings
-    + bytes([0, 0, len(GRPC_HEADER), HEADERS, 4, 0, 0, 0, 1])
-    + GRPC_HEADER
-    + bytes([0, 0, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0])  # empty message
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x45\x01\x04\0\0\0\x01"
+    b"\x83\x86\x04\x1c/grpc.health.v1.Health/Check\x01\x03ray\x0f\x10\x10application/grpc\0\x02te\x08trailers"
+    b"\0\0\x05\0\x01\0\0\0\x01\0\0\0\0\0"
 )
 """Request over HTTP/2 that every gRPC server answers with status 200, even if it refuses the call."""
+CANNOT_CONNECT = (
+    "cannot connect to a Ray cluster at {}; start one with ray start --head, set RAY_AUTH_MODE=token if it needs a "
+    "token, or remove --address to use only this machine."
+)
 RETRIES = 3
 """Maximum number of times that a task is repeated, or training is resumed, after a process or machine is lost."""
 TASKS_PER_PROCESS = 2
@@ -72,7 +70,7 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
             options = own if address is None else {"address": full_address(address)}
             ray.init(**options, log_to_driver=False, configure_logging=False)
         except (ConnectionError, TimeoutError) as error:
-            raise _cannot_connect(str(address)) from error
+            raise ValueError(CANNOT_CONNECT.format(address)) from error
         try:
             yield ray
         finally:
@@ -94,28 +92,16 @@ def full_address(address: str) -> str:
 
 
 def check_address(address: str | None) -> None:
-    """Raise ValueError if no Ray cluster answers within seconds; ``ray.init`` would retry for minutes.
-
-    Ray is not imported, and a cluster with TLS is not tested.
-    """
+    """Raise ValueError if no Ray cluster (without TLS) answers within seconds; ``ray.init`` would retry for minutes."""
     place = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
     if place is None or (place := full_address(place)) == "auto" or os.environ.get("RAY_USE_TLS", "0") != "0":
         return
-    answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    threading.Thread(target=lambda: answer.put(_is_grpc_server(place)), daemon=True).start()
-    try:
-        found = answer.get(timeout=CONNECT_SECONDS)
-    except queue.Empty:  # also during the name lookup, which has no timeout
-        found = False
-    if not found:
-        raise _cannot_connect(place)
-
-
-def _cannot_connect(address: str) -> ValueError:
-    return ValueError(
-        f"cannot connect to a Ray cluster at {address}; start one with ray start --head, set RAY_AUTH_MODE=token if it "
-        "needs a token, or remove --address to use only this machine."
-    )
+    found: list[bool] = []
+    test = threading.Thread(target=lambda: found.append(_is_grpc_server(place)), daemon=True)
+    test.start()
+    test.join(CONNECT_SECONDS)  # a name lookup has no timeout of its own
+    if not any(found):
+        raise ValueError(CANNOT_CONNECT.format(place))
 
 
 def _is_grpc_server(address: str) -> bool:

@@ -79,10 +79,9 @@ def score_on_ray(
 
 def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: Any) -> tuple[int, UnfamiliarCounts]:
     loaded = _load_once(model, digest, options["keep_columns"])
-    if isinstance(loaded, UUClassifier):
-        return score_file(loaded, rows, out, **options), UnfamiliarCounts()
-    loaded.unfamiliar.clear()  # from the previous file
-    return score_file(loaded, rows, out, **options), loaded.unfamiliar
+    unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
+    unfamiliar.clear()  # counts of the previous file
+    return score_file(loaded, rows, out, **options), unfamiliar
 
 
 @functools.lru_cache(maxsize=1)

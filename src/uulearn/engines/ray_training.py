@@ -79,6 +79,7 @@ def train_on_ray(
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):
+                (scratch / GROUP_FILE).unlink(missing_ok=True)
                 error = _train_once(settings, workers, use_gpu)
                 if (scratch / ERROR_FILE).exists():
                     raise ValueError((scratch / ERROR_FILE).read_text(encoding="utf-8"))
@@ -110,16 +111,12 @@ def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
 
 
 def _release_cores(ray: Any, scratch: Path) -> bool:
-    """Remove the placement group of a dead train controller, which stops its processes; return whether it is known.
-
-    Ray Train does this itself only on a cluster with a dashboard; otherwise the next attempt would wait forever.
-    """
+    """Remove the placement group of a dead controller, as Ray does with a dashboard; return whether it is known."""
     place = scratch / GROUP_FILE
     if not place.exists():
-        return False
+        return False  # the next attempt would wait forever for the cores
     group = importlib.import_module("ray.util.placement_group")
     group.remove_placement_group(group.PlacementGroup(ray.PlacementGroupID(bytes.fromhex(place.read_text()))))
-    place.unlink()
     return True
 
 
@@ -150,16 +147,13 @@ def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseEx
 
 def _work_in_group(settings: dict[str, Any]) -> None:
     """Run the work in one process; if it fails permanently, store the error before all processes are stopped."""
-    group = importlib.import_module("ray.util").get_current_placement_group()
+    scratch, group = Path(settings["scratch"]), importlib.import_module("ray.util").get_current_placement_group()
     if group is not None:
-        _write_text(Path(settings["scratch"]) / GROUP_FILE, group.id.hex())
+        write_atomically(scratch / GROUP_FILE, lambda path: path.write_text(group.id.hex()))
     try:
         os.chdir(settings["folder"])
         importlib.import_module("ray.cloudpickle").loads(settings["work"])()
     except PERMANENT_ERRORS as error:
-        _write_text(Path(settings["scratch"]) / ERROR_FILE, str(error) or type(error).__name__)
+        text = str(error) or type(error).__name__
+        write_atomically(scratch / ERROR_FILE, lambda path: path.write_text(text, encoding="utf-8"))
         raise
-
-
-def _write_text(place: Path, text: str) -> None:
-    write_atomically(place, lambda path: path.write_text(text, encoding="utf-8"))

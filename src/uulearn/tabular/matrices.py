@@ -31,7 +31,6 @@ from uulearn.tabular.images import ImageSchema, base_folder, load_images, open_r
 from uulearn.tabular.leakage import LeakingColumn, find_leaking_columns
 from uulearn.tabular.schema import Schema, apply_schema
 from uulearn.tabular.survey import Survey
-from uulearn.tabular.unfamiliar import UnfamiliarCounts, count_unfamiliar
 
 KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
 ENCODER_ROWS = 100_000  # rows of each file used to fit the encoder and to check for leakage
@@ -222,23 +221,15 @@ def prepare_images(
 
 
 def encode_rows(
-    frame: pd.DataFrame,
-    schema: Schema | ImageSchema,
-    encoder: TableEncoder | None,
-    folder: Path,
-    name: str,
-    unfamiliar: UnfamiliarCounts | None = None,
+    frame: pd.DataFrame, schema: Schema | ImageSchema, encoder: TableEncoder | None, folder: Path, name: str
 ) -> Matrix:
-    """Convert the rows of a chunk to the input of the classifier; their unfamiliar values are added to the counts."""
+    """Convert the rows of a chunk to the input of the classifier."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
             raise TableError(f"{name} has no column {schema.column!r} of image paths; add it, or pass a folder.")
         return load_images(frame[schema.column].tolist(), folder, schema)
     assert encoder is not None, "only images have no encoder"
-    rows = apply_schema(frame, schema, name=name)
-    if unfamiliar is not None:
-        unfamiliar.update(count_unfamiliar(rows, encoder))
-    return encoder.transform(rows)
+    return encoder.transform(apply_schema(frame, schema, name=name))
 
 
 class RowSplit(NamedTuple):
