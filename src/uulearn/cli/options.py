@@ -66,24 +66,27 @@ def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
     return first, second
 
 
-def check_not_percentages(name: str, words: Sequence[str]) -> None:
-    """Raise an error that shows the correct fractions if priors are given in percent, such as ``80 20`` or ``80%``.
+def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
+    """Return whether the command runs on Ray; raise ValueError if the options conflict or no cluster answers.
 
-    Examples
-    --------
-    >>> check_not_percentages("--target-prior", ["0.8"])
-    >>> check_not_percentages("--set-priors", ["80%", "20%"])
-    Traceback (most recent call last):
-    ...
-    ValueError: --set-priors takes fractions between 0 and 1, not percentages; write --set-priors 0.8 0.2.
+    >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
+    (True, False)
     """
-    values = [word for part in words for word in part.replace(",", " ").split()]
-    plain = [word.removesuffix("%") for word in values]
-    if all(map(is_number, plain)) and any(word.endswith("%") or 1 < float(word) <= 100 for word in values):
-        percent = [word.endswith("%") or float(word) > 1 for word in values]
-        fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
-        typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])
-        raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
+    if engine not in ("local", "ray"):
+        raise ValueError(f"--engine must be local or ray, got {engine!r}.")
+    for option, value in (("--address", address), ("--workers", workers)):
+        if engine != "ray" and value is not None:
+            raise ValueError(f"{option} {value} needs --engine ray; add --engine ray, or remove {option}.")
+    if engine != "ray":
+        return False
+    from uulearn.engines.ray_cluster import check_address
+
+    check_address(address)  # before torch is imported, to report a wrong address quickly
+    from uulearn.training.workers import started_by_torchrun
+
+    if started_by_torchrun():
+        raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
+    return True
 
 
 def is_number(word: str) -> bool:
