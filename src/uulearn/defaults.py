@@ -34,18 +34,21 @@ LOSS = "sigmoid"
 LINEAR_LOSS = "logistic"
 
 MODEL = "mlp"
+# Gradient-boosted trees, a model that is not a network.
+BOOSTING = "boosting"
 # Model for folders of images.
 IMAGE_MODEL = "resnet32"
 # Factor that maps the pixel values 0 to 255 to 0 to 1.
 PIXEL_SCALE = 1 / 255
 # Models that are trained as an ensemble by default, because training several of them is fast.
-ENSEMBLE_MODELS = ("linear", "mlp")
+ENSEMBLE_MODELS = ("linear", "mlp", BOOSTING)
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
 # Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3
 LINEAR_LEARNING_RATE = 1e-2
+BOOSTING_LEARNING_RATE = 0.05
 # L2 penalty of an MLP with the sigmoid loss. It lowers the accuracy of MLPs with the logistic loss and of ResNet-32.
 MLP_L2 = 5e-3
 # Decay of the moving average of the weights, per batch.

@@ -25,6 +25,7 @@ from uulearn.data.augmentation import build_augmentation
 from uulearn.data.folds import split_fold
 from uulearn.data.holdout import Positions
 from uulearn.data.streams import StreamedSets
+from uulearn.defaults import BOOSTING
 from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
 from uulearn.models import Ensemble, ModelLike, build_model, check_scores
@@ -267,9 +268,15 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
     return OutOfFold([part.model for part in parts], [part.history for part in parts], scales, (scores[0], scores[1]))
 
 
-def make_learner(parameters: ResolvedParameters) -> Learner:
-    """Return ``model`` if it is a learner, otherwise a `NetworkLearner`."""
-    return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
+def make_learner(parameters: ResolvedParameters, device: str | None = None) -> Learner:
+    """Return ``model`` if it is a learner, otherwise the learner of the named model or network."""
+    if isinstance(parameters.model, Learner):
+        return parameters.model
+    if isinstance(parameters.model, str) and parameters.model == BOOSTING:
+        from uulearn.estimator.boosting import BoostingLearner
+
+        return BoostingLearner.from_parameters(parameters)
+    return NetworkLearner.from_parameters(parameters, device)
 
 
 @dataclass(frozen=True)

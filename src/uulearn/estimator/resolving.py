@@ -101,7 +101,8 @@ def resolve_defaults(
      'early_stopping': True, 'patience': 400, 'calibrated': True}
     """
     known = dict(parameters)
-    linear, mlp = (_is_named(known["model"], name) for name in ("linear", "mlp"))
+    linear, mlp, boosting = (_is_named(known["model"], name) for name in ("linear", "mlp", defaults.BOOSTING))
+    rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
     n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
     trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
     fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
@@ -112,7 +113,7 @@ def resolve_defaults(
     single: Callable[[], bool] = single_model if callable(single_model) else lambda: bool(single_model)
     rules: dict[str, Callable[[], Any]] = {
         "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
-        "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else defaults.LEARNING_RATE,
+        "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else rate,
         "l2": lambda: defaults.MLP_L2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
             n_estimators if known["self_training_rounds"] or (trains_fast and fills_folds and not single()) else 1

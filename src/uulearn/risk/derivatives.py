@@ -1,0 +1,70 @@
+"""Gradient of the training objective with respect to the score of every row, for gradient boosting.
+
+With the row weights w⁺ and w⁻ of `uulearn.risk.functional.row_weights`, the risk terms are P = Σ wᵢ⁺·ℓ(gᵢ) and
+N = Σ wᵢ⁻·ℓ(−gᵢ), and the objective is f₁(P) + f₂(N). The derivative with respect to gᵢ is
+
+    f₁′(P)·wᵢ⁺·ℓ′(gᵢ) − f₂′(N)·wᵢ⁻·ℓ′(−gᵢ).
+
+If f₁ and f₂ are piecewise linear, as in all named methods, the second derivative is
+
+    f₁′(P)·wᵢ⁺·ℓ″(gᵢ) + f₂′(N)·wᵢ⁻·ℓ″(−gᵢ).
+
+It is zero or negative for many rows, because some weights are negative and not all losses are convex, so boosting
+cannot divide by it. `hessian_bound` returns a positive upper bound of its magnitude, which does not depend on the
+scores. With this bound, the objective is below its quadratic approximation, and a step of boosting does not overshoot.
+"""
+
+import torch
+from torch import Tensor
+
+from uulearn.risk.corrections import Correction, Method
+from uulearn.risk.functional import RowWeights, weighted_risk
+from uulearn.risk.losses import MarginLoss
+
+
+def score_gradient(scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method) -> Tensor:
+    """Return the derivative of the objective with respect to each score, shape (n,).
+
+    Examples
+    --------
+    >>> from uulearn.risk.coefficients import uu_coefficients
+    >>> from uulearn.risk.corrections import get_method
+    >>> from uulearn.risk.functional import row_weights
+    >>> from uulearn.risk.losses import get_loss
+    >>> weights = row_weights(torch.tensor([0, 1]), uu_coefficients((1.0, 0.0), 0.5))
+    >>> score_gradient(torch.zeros(2), weights, get_loss("logistic"), get_method("abs"))
+    tensor([-0.2500,  0.2500])
+    """
+    scores = scores.detach()
+    if method.objective == "membership":
+        side = torch.sign(weights.membership)
+        return weights.membership * _slope(loss, torch.where(side == 0, 0, side * scores))
+    risk = weighted_risk(scores, weights, loss, method)
+    first, second = (
+        _slope(f, term) for f, term in zip(method.corrections, (risk.positive, risk.negative), strict=True)
+    )
+    return first * _term_gradient(weights.positive, scores, loss) - second * _term_gradient(
+        weights.negative, -scores, loss
+    )
+
+
+def hessian_bound(weights: RowWeights, method: Method, curvature: float) -> Tensor:
+    """Return ``curvature``·(|w⁺| + |w⁻|), shape (n,): an upper bound of the second derivative if |ℓ″| ≤ ``curvature``.
+
+    The bound holds for corrections with slopes between −1 and 1.
+    """
+    if method.objective == "membership":
+        return curvature * weights.membership.abs()
+    return curvature * (weights.positive.abs() + weights.negative.abs())
+
+
+def _term_gradient(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
+    """Return w·ℓ′(z); a row with weight zero contributes zero even if its loss is infinite."""
+    return weights * _slope(loss, torch.where(weights == 0, 0, margins))
+
+
+def _slope(f: Correction, at: Tensor) -> Tensor:
+    """Return the derivative of an elementwise function."""
+    with torch.enable_grad():
+        at = at.detach().clone().requires_grad_()
+        return torch.autograd.grad(f(at).sum(), at)[0]
