@@ -48,7 +48,7 @@ EPOCHS = 200
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3
 LINEAR_LEARNING_RATE = 1e-2
-BOOSTING_LEARNING_RATE = 0.05
+BOOSTING_LEARNING_RATE = 0.1
 # L2 penalty of an MLP with the sigmoid loss. It lowers the accuracy of MLPs with the logistic loss and of ResNet-32.
 MLP_L2 = 5e-3
 # Decay of the moving average of the weights, per batch.
@@ -59,6 +59,8 @@ SMOOTHING = 5
 PATIENCE = 20
 # Minimum patience in optimizer steps, because an epoch of a small dataset may be a single step.
 PATIENCE_STEPS = 400
+# Number of trees without improvement after which boosting stops. A tree takes less time than an epoch of a network.
+BOOSTING_PATIENCE = 50
 # Number of epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 

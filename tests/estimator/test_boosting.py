@@ -137,7 +137,7 @@ def test_streamed_sets_and_images_are_refused(problem):
 
     with pytest.raises(ValueError, match="model='boosting' needs all rows in memory"):
         boosting().fit_sets(Rows(), Rows())
-    with pytest.raises(ValueError, match="2 dimensions|two dimensions|dimension"):
+    with pytest.raises(ValueError, match="dim 4, while dim <= 2 is required"):
         boosting().fit_sets(np.zeros((20, 3, 4, 4)), np.ones((20, 3, 4, 4)))
 
 
@@ -227,4 +227,4 @@ def test_search_sensitivity_and_self_training(problem):
 def test_defaults(problem):
     assert TreeParameters.from_mapping(None) == TreeParameters()
     resolved = boosting(lr="auto").plan_sets(*problem[:2]).parameters
-    assert (resolved.n_estimators, resolved.loss, resolved.l2) == (5, "sigmoid", 0.0)
+    assert (resolved.n_estimators, resolved.loss, resolved.l2, resolved.patience) == (5, "sigmoid", 0.0, 50)

@@ -28,6 +28,7 @@ from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
 from uulearn.app.sharing import read_once
 from uulearn.app.training import EvaluationRows, Matrices, join_sets, train_and_score
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
@@ -202,6 +203,8 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
     classifier.set_params(**own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
+    if classifier.model == defaults.BOOSTING:
+        import_lightgbm()
     return classifier
 
 

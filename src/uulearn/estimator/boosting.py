@@ -70,9 +70,9 @@ class TreeParameters:
     """Maximum number of leaves of a tree."""
     min_data_in_leaf: int = 20
     """Minimum number of training rows in a leaf; at most a tenth of the rows is used."""
-    feature_fraction: float = 1.0
+    feature_fraction: float = 0.5
     """Fraction of the columns, drawn at random for each tree."""
-    bagging_fraction: float = 1.0
+    bagging_fraction: float = 0.5
     """Fraction of the rows, drawn at random for each tree."""
 
     @classmethod

@@ -56,26 +56,27 @@ class UUClassifier(TrainedClassifier):
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
-        ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score
-        per row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape``
+        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"resnet32"`` or ``"allconvnet"`` (for
+        images), or any module that returns one score per row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape``
         (images) if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other
         kinds of models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
     model_params : dict, optional
-        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
+        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. For ``"boosting"``, see
+        `uulearn.estimator.boosting.TreeParameters`.
     epochs : int
-        Maximum number of epochs.
+        Maximum number of epochs; for ``"boosting"``, the maximum number of trees.
     batch_size : int
         Number of rows per batch, counting both sets. Use large batches: the corrections apply to the risk terms of a
         batch, and in a small batch these terms can be negative because of noise alone.
     lr : float or "auto"
-        Learning rate; "auto" is 0.01 for ``"linear"`` and 0.001 for other models.
+        Learning rate; "auto" is 0.01 for ``"linear"``, 0.1 for ``"boosting"`` and 0.001 for other models.
     l2 : float or "auto"
         Strength of the L2 penalty on weights (not biases); "auto" is 0.005 for ``"mlp"`` with sigmoid loss, otherwise
         0.
     n_estimators : int or "auto"
         Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds; each
-        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"`` and learners,
-        and 1 for slower models. It is also 1 if ``validation_fraction`` or ``validation_data`` is given, or if a set
+        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"``, ``"boosting"``
+        and learners, and 1 for slower models. It is also 1 if ``validation_fraction`` or ``validation_data`` is given, or if a set
         has fewer than ten rows or few unique rows.
     validation_fraction : float or "auto"
         Fraction of each set held out at random for early stopping and calibration of a single model. Duplicate rows are
@@ -87,7 +88,8 @@ class UUClassifier(TrainedClassifier):
         error on held-out rows is used. If False, the last epoch is used. "auto" is True if rows are held out.
     patience : int, None or "auto"
         Number of epochs without improvement after which training stops. If None, training does not stop early. "auto"
-        is 20, or more if 20 epochs have fewer than 400 steps; without early stopping, it is None.
+        is 20, or more if 20 epochs have fewer than 400 steps, and 50 for ``"boosting"``; without early stopping, it is
+        None.
     self_training_rounds : int
         Maximum number of self-training rounds; requires an ensemble. Each round splits the rows into two purer sets by
         their out-of-fold predictions, and trains the models on these sets. The number of rounds used can be 0 and is

@@ -128,11 +128,7 @@ def resolve_defaults(
         "early_stopping": lambda: bool(
             has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"]
         ),
-        "patience": lambda: (
-            max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, known["batch_size"]).n_batches))
-            if known["early_stopping"]
-            else None
-        ),
+        "patience": lambda: _patience(boosting, sizes, known["batch_size"]) if known["early_stopping"] else None,
         # Like early stopping, calibration needs held-out rows.
         "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }
@@ -141,6 +137,12 @@ def resolve_defaults(
         if is_auto(known[name]):
             known[name] = resolved[name] = rules[name]()
     return resolved
+
+
+def _patience(boosting: bool, sizes: tuple[int, int], batch_size: int) -> int:
+    if boosting:
+        return defaults.BOOSTING_PATIENCE
+    return max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, batch_size).n_batches))
 
 
 def _is_named(value: Any, *names: str) -> bool:
