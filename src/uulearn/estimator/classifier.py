@@ -57,9 +57,10 @@ class UUClassifier(TrainedClassifier):
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
         ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"resnet32"`` or ``"allconvnet"`` (for
-        images), or any module that returns one score per row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape``
-        (images) if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other
-        kinds of models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
+        images), or any module that returns one score per row. A class or factory is called with ``model_params``, and
+        with ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
+        `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
+        parameters for training networks.
     model_params : dict, optional
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. For ``"boosting"``, see
         `uulearn.estimator.boosting.TreeParameters`.
@@ -75,9 +76,9 @@ class UUClassifier(TrainedClassifier):
         0.
     n_estimators : int or "auto"
         Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds; each
-        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"``, ``"boosting"``
-        and learners, and 1 for slower models. It is also 1 if ``validation_fraction`` or ``validation_data`` is given, or if a set
-        has fewer than ten rows or few unique rows.
+        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"``,
+        ``"boosting"`` and learners, and 1 for slower models. It is also 1 if ``validation_fraction`` or
+        ``validation_data`` is given, or if a set has fewer than ten rows or few unique rows.
     validation_fraction : float or "auto"
         Fraction of each set held out at random for early stopping and calibration of a single model. Duplicate rows are
         either all held out or all used for training. If 0, no rows are held out. Ignored if ``validation_data`` is
