@@ -117,8 +117,9 @@ class UUClassifier(TrainedClassifier):
     set_sizes_, held_out_sizes_ : (int, int)
         Number of training rows and of held-out rows of each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
-        With several models, metrics estimated without labels, where each row is scored by the model that was not
-        trained on it. After self-training, each half of the rows is scored by an ensemble trained on the other half.
+        With several models, metrics of the ensemble estimated without labels, where each row is scored by the model
+        that was not trained on it, at an epoch that other rows chose. After self-training, each half of the rows is
+        scored by an ensemble trained on the other half.
     out_of_fold_scores_ : array of shape (n,) or None
         With several models, the decision values of all training rows (set 0 first), each computed by the model that
         was not trained on the row. They are not saved with the classifier.
