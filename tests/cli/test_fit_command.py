@@ -291,7 +291,7 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "nothing.csv", *PRIORS), "nothing.csv"),
         (("a.csv", "nothing", *PRIORS), "nothing does not exist; check the path"),
         (("a.csv", "b.csv", "--set-priors", "0.5", "0.5"), "0.5"),
-        (("a.csv", "b.csv", "--set-priors", "many"), "takes two class priors such as 0.8 0.2, or auto, got 'many'"),
+        (("a.csv", "b.csv", "--set-priors", "many"), "takes auto or two class priors such as 0.8 0.2, got 'many'"),
         (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
@@ -384,7 +384,7 @@ def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
     for second in (files / "a.csv", tmp_path / "link.csv"):
         code, _, error = uulearn(command, *model, files / "a.csv", second, "--set-priors", "0.8", "0.2")
         assert code == 2
-        assert f"{second} are the same file; pass the files of the two sets." in error
+        assert f"{second} are the same file; pass two different files, one for each set." in error
 
 
 def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
@@ -394,7 +394,7 @@ def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
     assert "replaces" not in error
     code, _, error = uulearn(*command, "--seed", "1")
     assert code == 0
-    assert f"{tmp_path / 'm'} has a model, which this fit replaces when it is done" in error
+    assert f"{tmp_path / 'm'} contains a model that this fit will replace" in error
 
 
 def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
@@ -405,14 +405,14 @@ def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
     assert moved["class_prior"] == 0.2
     rates = moved["evaluation"]["true_positive_rate"]["value"], moved["evaluation"]["false_positive_rate"]["value"]
     assert moved["evaluation"]["accuracy"]["value"] == pytest.approx(0.2 * rates[0] + 0.8 * (1 - rates[1]))
-    assert "accuracy at class prior 0.2; --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
+    assert "accuracy at class prior 0.2; use --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
 
 
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)
     assert code == 2
-    assert "contains other files" in error
+    assert "contains files that are not a model" in error
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

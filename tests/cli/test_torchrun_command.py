@@ -127,7 +127,7 @@ def test_unusable_output_is_reported_once(place):
     (place / "taken").write_text("mine")
     (place / "full").mkdir()
     (place / "full" / "letter.txt").write_text("mine")
-    for out, said in {"taken": "taken is a file", "full": "full contains other files"}.items():
+    for out, said in {"taken": "taken is a file", "full": "full contains files that are not a model"}.items():
         ended = several(2, "-m", "uulearn", *FIT, "--out", out, cwd=place)
         assert [code for code, _, _ in ended] == [2, 1]
         (error,) = errors_of(ended)
@@ -300,7 +300,8 @@ def test_rejects_invisible_shared_rows_and_a_full_disk(alone, tmp_path, monkeypa
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(
-        TableError, match=r"need 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out with more space"
+        TableError,
+        match=r"need 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out folder with more space",
     ):
         sharing.read_once(read, tmp_path / "rows", alone).__enter__()
     assert not (tmp_path / "rows").exists()

@@ -194,7 +194,7 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
     code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--out", "more")
     assert code == 2
-    assert "--keep-columns needs a model of uulearn fit" in err
+    assert "--keep-columns needs a model written by uulearn fit" in err
 
 
 def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_path):
@@ -427,7 +427,7 @@ def test_only_temporary_errors_are_retried(cluster, monkeypatch, tmp_path):
 def test_rejects_impossible_fits(uulearn, tables, monkeypatch):
     monkeypatch.chdir(tables)
     fit = (*FIT, "--out", "never", "--engine", "ray")
-    assert "needs --workers, the number of training processes" in uulearn(*fit)[2]
+    assert "requires --workers N, the number of training processes" in uulearn(*fit)[2]
     assert "3 workers need 3 cores, but the Ray cluster has 2" in uulearn(*fit, "--workers", 3)[2]
     assert "2 workers need 2 cores and 2 GPUs, but the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
     assert not (tables / "never").exists()

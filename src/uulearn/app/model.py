@@ -53,10 +53,10 @@ class TableModel:
     facts: FitFacts
 
     def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
-        """Score the rows of a frame from a reader of `uulearn.io.reading`.
+        """Score the rows of a data frame returned by a reader of `uulearn.io.reading`.
 
-        The columns can be in any order; other columns are ignored. ``name`` is the name of the table in errors, and
-        ``folder`` the base of relative image paths.
+        The columns can be in any order; additional columns are ignored. ``name`` is the name of the table in error
+        messages, and ``folder`` is the base folder of relative image paths.
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
@@ -86,7 +86,7 @@ class TableModel:
 
     @classmethod
     def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        """Create the model of a directory from its attached files, which have already been read."""
+        """Create a model from the attached files of its directory, which have already been read."""
         if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
                 f"the model in {folder} has no {', '.join(missing)}, so it accepts numbers, not tables; load it with "
@@ -98,7 +98,7 @@ class TableModel:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit the model again.") from error
         if isinstance(schema, Schema) and "encoder" not in attached:
-            raise ModelFormatError(f"{folder} does not contain the encoder of its columns; fit the model again.")
+            raise ModelFormatError(f"{folder} does not contain a column encoder; fit the model again.")
         encoder = TableEncoder.from_bytes(schema, attached["encoder"]) if isinstance(schema, Schema) else None
         return cls(schema, encoder, UUClassifier.load(folder, device="auto"), facts)
 

@@ -1,4 +1,4 @@
-"""The command-line interface; errors are one sentence, with a traceback only if ``--debug`` is set.
+"""The command-line interface; errors are reported in one sentence, and ``--debug`` adds the traceback.
 
 Each command is declared in its own module, which imports the library only when the command runs, so ``--help`` is fast.
 """
@@ -52,7 +52,7 @@ class CommandGroup(typer.core.TyperGroup):
     """Command group that accepts ``--set-priors 0.8 0.2`` as one value and reports interrupts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reject percentages, and join the two numbers after ``--set-priors``."""
+        """Reject class priors in percent, and join the two numbers after ``--set-priors``."""
         n_priors = {"--set-priors": 2, "--target-prior": 1}
         args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(tuple(n_priors)) else [arg])]
         for place, word in enumerate(args, 1):
@@ -65,7 +65,7 @@ class CommandGroup(typer.core.TyperGroup):
         return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Parse the command line."""
+        """Parse the command line and return its context."""
         with _handle_interrupt():
             return super().make_context(*args, **options)
 
@@ -120,7 +120,7 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def _global_options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback if an error occurs.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,

@@ -1,4 +1,4 @@
-"""Run commands in several torchrun processes: only the first prints, and no process waits for an exited one."""
+"""Run commands in several torchrun processes: only the first prints, and no process waits for one that has exited."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ import typer
 from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
 
 FIRST_PROCESS_SECONDS = 10.0
-"""Seconds that a failed process waits, because the first process may fail for the same reason and print it."""
+"""Number of seconds that a failed process waits, in case the first process fails and prints the same error."""
 EXIT_WITH_OTHERS = 1
 
 
@@ -35,15 +35,15 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
 
 
 def is_first_process() -> bool:
-    """Return whether this process prints: a single process, or the first one under torchrun."""
+    """Return whether this process prints output: it is the only process, or the first one started by torchrun."""
     return os.environ.get(RANK, "0") == "0"
 
 
 def first_process_ended() -> bool:
-    """Return whether the first process exits shortly after this one failed; it then prints the reason.
+    """Return whether the first process exits shortly after this one failed; the first process then prints the reason.
 
-    Returns False in the first process, in a single process, and if the first process continues, because the error is
-    then specific to this process. If the first process fails, torchrun stops this one while it waits.
+    The result is False in the first process and in a single process. It is also False if the first process continues,
+    because the error is then specific to this process. If the first process fails, torchrun stops this one.
     """
     if not started_by_torchrun() or is_first_process():
         return False
@@ -62,7 +62,7 @@ def first_process_ended() -> bool:
 def exit_together(out: Path) -> Iterator[None]:
     """Exit silently if another process failed.
 
-    If no other process explains the failure, the first one prints that a process exited, and how to continue the fit.
+    If no other process reports the failure, the first one prints that a process exited and how to continue the fit.
     """
     try:
         yield
@@ -81,7 +81,7 @@ def exit_together(out: Path) -> Iterator[None]:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Return whether the error means that another process is no longer reachable.
+    """Return whether the error means that another process can no longer be reached.
 
     >>> is_lost_connection(RuntimeError("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:152."))
     True

@@ -9,15 +9,15 @@ from uulearn.io.formats import STANDARD
 
 
 def predict(
-    model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
+    model: Annotated[Path, argument("MODEL", "Model directory written by fit or UUClassifier.save.")],
     rows: Annotated[str, argument("ROWS", "File of rows, folder of Parquet files, or - for standard input.")],
     out: Annotated[str, option("FILE", "File to write, or - for standard output.")] = STANDARD,
     format_: Annotated[
         str | None, option("NAME", "Format of ROWS if the file name does not show it: csv, jsonl, …", "--format")
     ] = None,
     sheet: Sheet = None,
-    target_prior: Annotated[float | None, option("π", "Class prior of these rows. Default: as in the fit.")] = None,
-    keep_columns: Annotated[bool, flag("Copy the columns of ROWS to the output.", "--keep-columns")] = False,
+    target_prior: Annotated[float | None, option("π", "Class prior of the rows. Default: same as in the fit.")] = None,
+    keep_columns: Annotated[bool, flag("Copy all columns of ROWS to the output.", "--keep-columns")] = False,
     engine: Engine = "local",
     address: Address = None,
     workers: RayWorkers = None,
@@ -28,7 +28,7 @@ def predict(
 
     if uses_ray(engine, address, workers):
         if format_ is not None:
-            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one option.")
+            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one of them.")
         from uulearn.engines.ray_scoring import score_on_ray
 
         count = score_on_ray(

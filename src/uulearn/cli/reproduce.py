@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, all of them, or variants.")],
+    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, variants, or all.")],
     dataset: Annotated[
-        list[str] | None, option("NAME", "mnist, fashion_mnist, kmnist or cifar10; can be repeated. Default: all four.")
+        list[str] | None, option("NAME", "Dataset: mnist, fashion_mnist, kmnist or cifar10; repeatable. Default: all.")
     ] = None,
     trials: Annotated[
-        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
+        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32 or with --quick).", min=1)
     ] = None,
-    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer if --quick).", min=1)] = None,
+    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer with --quick).", min=1)] = None,
     out: Annotated[
-        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results (for paper settings).")
+        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results for the paper's settings.")
     ] = None,
     data_dir: Annotated[
-        Path | None, option("DIR", "Folder that contains the datasets. Default: $UULEARN_DATA, then a cache.")
+        Path | None, option("DIR", "Folder that contains the datasets. Default: $UULEARN_DATA or the user cache.")
     ] = None,
-    device: Annotated[str, option("NAME", "auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, option("NAME", "Device: auto, cpu or cuda.")] = "auto",
     quick: Annotated[bool, flag("Run a small version with few rows and epochs (minutes).", "--quick")] = False,
     render_only: Annotated[
-        bool, flag("Write tables and figures from stored runs; train nothing.", "--render-only")
+        bool, flag("Write tables and figures from stored runs, without training.", "--render-only")
     ] = False,
     pack: Annotated[bool, flag("Pack the runs into a few compressed archives.", "--pack")] = False,
     no_selection: Annotated[
@@ -102,7 +102,7 @@ def default_folder(request: Request) -> Path:
 
 
 def check_folder(out: Path) -> None:
-    """Raise ValueError if the folder cannot be written, before any work starts."""
+    """Raise ValueError before any work starts if the folder cannot be written."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; pass a folder as --out.")
     try:
