@@ -201,6 +201,44 @@ def test_chunks_do_not_change_the_scores(fitted, files, monkeypatch, tmp_path):
     np.testing.assert_allclose(one["score"], other["score"], rtol=2e-5, atol=2e-5)
 
 
+def test_predict_reports_values_unlike_the_training_rows(fitted, files, uulearn, tmp_path):
+    usual = pd.read_csv(files / "new.csv", dtype=str)[:40]
+    odd = usual.copy()
+    odd.loc[3:4, "ward"], odd.loc[5, "age"] = "west", "50000"
+    odd.loc[7, ["age", "ward", "smokes", "seen"]] = None
+    usual.to_csv(tmp_path / "usual.csv", index=False)
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    code, plain, err = uulearn("predict", fitted[0], tmp_path / "usual.csv")
+    assert (code, err) == (0, "")
+    code, printed, err = uulearn("predict", fitted[0], tmp_path / "odd.csv", "--target-prior", "0.5")
+    assert code == 0
+    assert err.splitlines() == [
+        "note: Categories never or rarely seen in training: 'ward' (2 rows).",
+        "note: Numbers far outside the training range: 'age' (1 row).",
+        "note: All columns are empty: 1 row.",
+    ]
+    same = [row for row in range(41) if row - 1 not in (3, 4, 5, 7)]  # the first line is the header
+    assert [printed.splitlines()[row] for row in same] == [plain.splitlines()[row] for row in same]
+    assert len(printed.splitlines()) == 41
+
+
+def test_bad_row_of_a_folder_is_reported_with_its_file(fitted, files, uulearn, tmp_path):
+    frame = pd.read_csv(files / "new.csv", dtype=str)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in range(3):
+        frame[30 * number : 30 * number + 30].to_parquet(folder / f"{number}.parquet")
+    code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "scored.csv")
+    assert (code, err) == (0, f"90 rows scored, written to {tmp_path / 'scored.csv'}\n")
+    bad = frame[30:60].reset_index(drop=True)
+    bad.loc[11, "age"] = "forty"
+    bad.to_parquet(folder / "1.parquet")
+    code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "again.csv")
+    assert code == 2
+    assert err.startswith(f"error: {folder / '1.parquet'} has 'forty' in row 12, column 'age', which is not a number;")
+    assert not (tmp_path / "again.csv").exists()
+
+
 def test_evaluates_without_labels_and_at_another_prior(fitted, files, uulearn):
     code, printed, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv")
     assert code == 0

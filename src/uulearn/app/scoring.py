@@ -90,7 +90,7 @@ def score_chunks(
             raise TableError(f"{reader.name} has no column {required!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:
             rows += len(frame)
-            yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
+            yield frame, model.score(frame, name=reader.place, folder=base_folder(path))
         if not rows:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
@@ -120,7 +120,7 @@ def _table_blocks(
         columns = _select_columns(reader, names, width)
         for frame in reader:
             count += len(frame)
-            yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
+            yield np.column_stack([_numbers(frame[column], reader.place) for column in columns])
         if not count:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 

@@ -21,6 +21,7 @@ from uulearn.cli.options import (
     name_option,
     option,
     parse_set_priors,
+    uses_ray,
 )
 
 
@@ -84,14 +85,15 @@ def fit(
 ) -> None:
     """Train a classifier from two files of unlabeled rows."""
     given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
-    from uulearn.app.output import start_fit
-    from uulearn.app.summary import format_summary
-    from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
-    from uulearn.cli.progress import FitProgress, progress_output
-
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray requires --workers N, the number of training processes.")
+    from uulearn.app.output import start_fit
+    from uulearn.app.summary import format_summary
+    from uulearn.cli import is_first_process
+    from uulearn.cli.distributed import exit_together
+    from uulearn.cli.progress import FitProgress, progress_output
+
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)

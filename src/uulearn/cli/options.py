@@ -66,6 +66,29 @@ def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
     return first, second
 
 
+def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
+    """Return whether the command runs on Ray; raise ValueError if the options conflict or no cluster answers.
+
+    >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
+    (True, False)
+    """
+    if engine not in ("local", "ray"):
+        raise ValueError(f"--engine must be local or ray, got {engine!r}.")
+    for option, value in (("--address", address), ("--workers", workers)):
+        if engine != "ray" and value is not None:
+            raise ValueError(f"{option} {value} needs --engine ray; add --engine ray, or remove {option}.")
+    if engine != "ray":
+        return False
+    from uulearn.engines.ray_cluster import check_address
+
+    check_address(address)  # before torch is imported, to report a wrong address quickly
+    from uulearn.training.workers import started_by_torchrun
+
+    if started_by_torchrun():
+        raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
+    return True
+
+
 def check_not_percentages(name: str, words: Sequence[str]) -> None:
     """Raise an error that shows the correct fractions if priors are given in percent, such as ``80 20`` or ``80%``.
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
+from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option, uses_ray
 from uulearn.io.formats import STANDARD
 
 
@@ -23,15 +23,17 @@ def predict(
     workers: RayWorkers = None,
 ) -> None:
     """Score the rows of a file with a saved model."""
+    on_ray = uses_ray(engine, address, workers)
+    from uulearn.app.model import TableModel
     from uulearn.app.scoring import load_for_scoring, score_file
-    from uulearn.cli.distributed import uses_ray
+    from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
 
-    if uses_ray(engine, address, workers):
+    if on_ray:
         if format_ is not None:
             raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one of them.")
         from uulearn.engines.ray_scoring import score_on_ray
 
-        count = score_on_ray(
+        count, unfamiliar = score_on_ray(
             model, rows, out, target_prior=target_prior, keep_columns=keep_columns, address=address, workers=workers
         )
     else:
@@ -40,6 +42,9 @@ def predict(
         count = score_file(
             loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
         )
+        unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
+    for note in describe_unfamiliar(unfamiliar):
+        print(f"note: {note}", file=sys.stderr)
     if out != STANDARD:  # on standard error, because standard output may contain the scores
         print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import Address, Engine, RayWorkers, argument, flag, option
+from uulearn.cli.options import Address, Engine, RayWorkers, argument, flag, option, uses_ray
 
 if TYPE_CHECKING:
     from uulearn.datasets import BinaryTask
@@ -51,9 +51,9 @@ def reproduce(
     Runs the missing experiments, saves each one, and compares the results with the paper. After an interruption, run
     the same command again to continue.
     """
+    on_ray = uses_ray(engine, address, workers)
     import torch
 
-    from uulearn.cli.distributed import uses_ray
     from uulearn.cli.progress import progress_output
     from uulearn.cli.reproduction_progress import ReproductionProgress
     from uulearn.engines.ray_runs import reproduce_on_ray
@@ -62,7 +62,6 @@ def reproduce(
     from uulearn.reproduction.runner import reproduce as run_missing
     from uulearn.reproduction.store import RunStore
 
-    on_ray = uses_ray(engine, address, workers)
     request = Request(dataset or DATASETS, trials, epochs, quick, not no_selection)
     targets = choose_targets(target, request)
     out = out or default_folder(request)
