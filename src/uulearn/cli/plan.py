@@ -91,7 +91,7 @@ def _distance_block(plan: RowPlan) -> list[str]:
 
     effect = f"effect of an error of {PRIOR_ERROR:g} in one prior"
     lines = [
-        "If the priors are closer, more rows are needed (equal sizes), and a wrong prior has a larger effect",
+        "Closer priors need more rows (equal sizes), and a wrong prior has a larger effect",
         _line("priors", f"{'rows per set':>14}{effect:>46}"),
     ]
     for distance in plan.distances:

@@ -101,6 +101,13 @@ def calibrate_out_of_fold(
     threshold. The magnitude comes from the scaling fitted on all rows; log-odds with the wrong sign become (almost)
     zero. (Log-odds from a different scaling in every fold would have a lower AUC than the scores.) See
     `fit_platt_scaling` for the other parameters.
+
+    >>> scores = np.random.default_rng(0).normal(np.repeat([1.0, -1.0], 100)).astype(np.float32)
+    >>> sets, folds = np.repeat([0, 1], 100), np.tile([0, 1], 100)
+    >>> scaling, log_odds = calibrate_out_of_fold(scores, sets, folds, (0.9, 0.1), 0.5)
+    >>> moved = log_odds != decision_values(scores, scaling)  # rows between the thresholds of the folds
+    >>> int(moved.sum()), bool(np.abs(log_odds[moved]).max() < 1e-5)
+    (1, True)
     """
     scaling = fit_platt_scaling(scores, sets, set_priors, target_prior)
     log_odds = decision_values(scores, scaling)
