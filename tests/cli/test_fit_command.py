@@ -317,6 +317,8 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         (("--set-priors=80", "20"), "not percentages; write --set-priors 0.8 0.2."),
         ((*PRIORS, "--target-prior", "50%"), "not percentages; write --target-prior 0.5."),
         ((*PRIORS, "--target-prior=50"), "not percentages; write --target-prior 0.5."),
+        ((*PRIORS, "--hold-out", "10%"), "not percentages; write --hold-out 0.1."),
+        ((*PRIORS, "--hold-out", "20"), "not percentages; write --hold-out 0.2."),
         (("--set-priors", "0.5", "0.5"), "takes two different fractions between 0 and 1, got 0.5 and 0.5."),
         (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
         ((*PRIORS, "--model", "tree"), "--model must be mlp, linear, resnet32 or allconvnet, got 'tree'."),
@@ -380,7 +382,11 @@ def test_stops_at_a_label_left_in_the_files(files, uulearn, tmp_path):
 @pytest.mark.parametrize("command", ["fit", "evaluate"])
 def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
     (tmp_path / "link.csv").symlink_to(files / "a.csv")
+    shutil.copy(files / "a.csv", tmp_path / "copy.csv")
     model = () if command == "fit" else (fitted[0],)
+    code, _, error = uulearn(command, *model, files / "a.csv", tmp_path / "copy.csv", "--set-priors", "0.8", "0.2")
+    assert code == 2
+    assert "copy.csv have the same content; pass the files of the two sets." in error
     for second in (files / "a.csv", tmp_path / "link.csv"):
         code, _, error = uulearn(command, *model, files / "a.csv", second, "--set-priors", "0.8", "0.2")
         assert code == 2

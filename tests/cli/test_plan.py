@@ -193,11 +193,11 @@ def test_json_equals_the_plan(command):
         ),
         (
             ["--set-priors", 0.8, 0.2, "--accuracy", 90],
-            "accuracy must be a number between 0 and 1, got 90.0; write 90% as 0.9",
+            "--accuracy takes fractions between 0 and 1, not percentages; write --accuracy 0.9.",
         ),
         (
             ["--set-priors", 0.8, 0.2, "--half-width", 2],
-            "half_width must be a number strictly between 0 and 1, got 2.0; ",
+            "--half-width takes fractions between 0 and 1, not percentages; write --half-width 0.02.",
         ),
         (["--set-priors", 0.8, 0.2, "--sizes", 0, 5], "sizes must be two whole numbers of rows"),
         (["--set-priors", 0.8, 0.2, "--delta", 1], "delta must be a number strictly between 0 and 1, got 1.0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import filecmp
 import inspect
 import json
 import os
@@ -104,9 +105,11 @@ class FitSettings:
 
 
 def check_different_files(first: str, second: str) -> None:
-    """Raise if both paths lead to the same file: equal sets show nothing about the classes."""
+    """Raise if both paths lead to the same file or to copies of it: equal sets show nothing about the classes."""
     if first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)):
         raise ValueError(f"{first} and {second} are the same file; pass the files of the two sets.")
+    if os.path.isfile(first) and os.path.isfile(second) and filecmp.cmp(first, second, shallow=False):
+        raise ValueError(f"{first} and {second} have the same content; pass the files of the two sets.")
 
 
 def read_settings(path: Path) -> dict[str, Any]:

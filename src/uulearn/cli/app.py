@@ -38,6 +38,9 @@ COMMANDS_AND_EXAMPLES = (
 """The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")
 """Commands whose ``--set-priors`` accepts two numbers or one word; Click does not support this."""
+ONE_FRACTION = ("--target-prior", "--accuracy", "--half-width", "--delta", "--hold-out")
+N_FRACTIONS = {"--set-priors": 2} | dict.fromkeys(ONE_FRACTION, 1)
+"""Options that take fractions, and the number of their values."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 plus the number of SIGINT, as shells do
 EXIT_BROKEN_PIPE = 141  # 128 plus the number of SIGPIPE
@@ -53,10 +56,10 @@ class CommandGroup(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reject percentages, and join the two numbers after ``--set-priors``."""
-        n_priors = {"--set-priors": 2, "--target-prior": 1}
-        args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(tuple(n_priors)) else [arg])]
+        names = tuple(N_FRACTIONS)
+        args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(names) else [arg])]
         for place, word in enumerate(args, 1):
-            check_not_percentages(word, args[place : place + n_priors.get(word, 0)])
+            check_not_percentages(word, args[place : place + N_FRACTIONS.get(word, 0)])
         command = next((word for word in args if not word.startswith("-")), None)
         if command in PRIORS_OR_AUTO and "--set-priors" in args:
             place = args.index("--set-priors") + 1
