@@ -18,6 +18,7 @@ from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
+from uulearn.tabular.schema import TableColumn
 
 SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
@@ -33,14 +34,19 @@ Priors = tuple[float, float]
 
 
 def evaluation_facts(
-    rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
+    rows: EvaluationRows,
+    groups: Mapping[str, Sequence[int]] | None,
+    columns: Sequence[TableColumn],
+    set_priors: Priors,
+    target_prior: float,
+    seed: int,
 ) -> dict[str, Any]:
     """Estimate facts about the classifier from the evaluation rows, as fields of `FitFacts`.
 
     These are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
     accuracy at other target priors and the score histogram. A violated mixture assumption raises a warning.
     """
-    importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)
+    importance = None if groups is None else column_importance(rows, groups, columns, set_priors, target_prior, seed)
     scores, sets = rows.scores, rows.sets
     mixture = check_mixture(scores, sets, set_priors)
     if mixture.reason is not None:
@@ -65,13 +71,19 @@ def evaluation_facts(
 
 
 def column_importance(
-    rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
+    rows: EvaluationRows,
+    groups: Mapping[str, Sequence[int]],
+    columns: Sequence[TableColumn],
+    set_priors: Priors,
+    target_prior: float,
+    seed: int,
 ) -> tuple[ColumnImportance, ...]:
     """Return the estimated loss of accuracy when each column is shuffled across both sets, largest first.
 
     ``groups`` maps each column to its features. Rows are shuffled within a fold, because rows of different folds are
     scored by different models.
     """
+    described = {column.name: column for column in columns}
     rng = np.random.default_rng([seed, 6])
     X, folds = rows.sample, rows.sample_folds
     unshuffled = rows.score(X, folds)
@@ -86,8 +98,25 @@ def column_importance(
             shuffled[np.ix_(own, features)] = X[np.ix_(rng.permutation(own), features)]
         score = rows.score(shuffled, folds)
         lost = uu_accuracy_difference(unshuffled, score, rows.sample_sets, set_priors, target_prior)
-        found.append(ColumnImportance(column, lost.value, lost.standard_error))
+        direction, highest = _direction(described[column], X[:, features], unshuffled)
+        found.append(ColumnImportance(column, lost.value, lost.standard_error, direction, highest))
     return tuple(sorted(found, key=lambda entry: -entry.drop))
+
+
+def _direction(
+    column: TableColumn, features: NDArray[np.float32], scores: NDArray[Any]
+) -> tuple[float | None, str | None]:
+    """Return the correlation of a column with the score, and the value of a category with the highest mean score."""
+    if column.kind in ("number", "boolean", "date"):
+        values = features[:, 0]  # increases with the value; the other features mark missing values or times
+        spread = float(values.std()) * float(np.std(scores))
+        return (float(np.corrcoef(values, scores)[0, 1]) if spread > 0 else 0.0), None
+    if column.kind == "category":
+        means = [
+            float(scores[own > 0].mean()) if (own > 0).any() else -np.inf for own in features.T[: len(column.values)]
+        ]
+        return None, column.values[int(np.argmax(means))]
+    return None, None
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:

@@ -217,7 +217,8 @@ def collect_facts(
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
-    groups = None if prepared.encoder is None else prepared.encoder.feature_groups()
+    encoder = prepared.encoder
+    groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema.columns)
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
         for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
@@ -231,7 +232,7 @@ def collect_facts(
         "row_use": rows.row_use,
         "out_of_fold": rows.out_of_fold,
         "device": trained.device,
-        **evaluation_facts(rows, groups, priors, target, settings.seed),
+        **evaluation_facts(rows, groups, columns, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }
 
