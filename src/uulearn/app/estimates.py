@@ -81,7 +81,8 @@ def column_importance(
     """Return the estimated loss of accuracy when each column is shuffled across both sets, largest first.
 
     ``groups`` maps each column to its features. Rows are shuffled within a fold, because rows of different folds are
-    scored by different models.
+    scored by different models. The direction of a number, boolean or date is its correlation with the score; of a
+    category, the value with the highest mean score is returned.
     """
     described = {column.name: column for column in columns}
     rng = np.random.default_rng([seed, 6])
@@ -98,25 +99,15 @@ def column_importance(
             shuffled[np.ix_(own, features)] = X[np.ix_(rng.permutation(own), features)]
         score = rows.score(shuffled, folds)
         lost = uu_accuracy_difference(unshuffled, score, rows.sample_sets, set_priors, target_prior)
-        direction, highest = _direction(described[column], X[:, features], unshuffled)
+        direction, highest, values = None, None, described[column].values
+        if described[column].kind in ("number", "boolean", "date"):
+            main = X[:, features[0]]  # increases with the value; other features mark missing values or times
+            direction = float(np.corrcoef(main, unshuffled)[0, 1]) if main.std() * unshuffled.std() > 0 else 0.0
+        elif values:
+            chosen = [unshuffled[X[:, feature] > 0] for feature in features[: len(values)]]
+            highest = values[int(np.argmax([own.mean() if len(own) else -np.inf for own in chosen]))]
         found.append(ColumnImportance(column, lost.value, lost.standard_error, direction, highest))
     return tuple(sorted(found, key=lambda entry: -entry.drop))
-
-
-def _direction(
-    column: TableColumn, features: NDArray[np.float32], scores: NDArray[Any]
-) -> tuple[float | None, str | None]:
-    """Return the correlation of a column with the score, and the value of a category with the highest mean score."""
-    if column.kind in ("number", "boolean", "date"):
-        values = features[:, 0]  # increases with the value; the other features mark missing values or times
-        spread = float(values.std()) * float(np.std(scores))
-        return (float(np.corrcoef(values, scores)[0, 1]) if spread > 0 else 0.0), None
-    if column.kind == "category":
-        means = [
-            float(scores[own > 0].mean()) if (own > 0).any() else -np.inf for own in features.T[: len(column.values)]
-        ]
-        return None, column.values[int(np.argmax(means))]
-    return None, None
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:
