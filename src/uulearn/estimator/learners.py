@@ -123,12 +123,14 @@ class ModelFit:
     model: TrainedModel
     history: History
     error: BaseException | None = None
-    """Reason why training ended early with a usable model, such as an interrupt."""
+    """Why training ended early although the model is usable, such as an interrupt."""
+    held_out_scores: tuple[Tensor, Tensor] | None = None
+    """Scores of the validation rows of set 0 and set 1, each at an epoch that other rows chose."""
 
 
 @dataclass(frozen=True)
 class FoldScores:
-    """The model of one fold, and its scores for the rows of set 0 and set 1 in this fold."""
+    """The model of one fold, and scores of the fold's rows of set 0 and set 1, at epochs that other rows chose."""
 
     model: TrainedModel
     history: History
@@ -393,7 +395,8 @@ class NetworkLearner(Learner):
             if not len(trainer.history) and not isinstance(error, NonFiniteRiskError):
                 raise
             stopped = error
-        return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped)
+        scores = None if stopped is not None or trainer.validation is None else trainer.held_out_scores()
+        return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped, scores)
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the modules of the folds; on CUDA, they are trained together if possible."""

@@ -57,7 +57,7 @@ def two_sided_quantile(confidence: float) -> float:
     return float(norm.ppf(0.5 + confidence / 2))
 
 
-def wilson_interval(proportion: float, n: int, z: float) -> tuple[float, float]:
+def wilson_interval(proportion: float, n: float, z: float) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion observed in n rows."""
     scale = 1 + z**2 / n
     center = (proportion + z**2 / (2 * n)) / scale
@@ -67,7 +67,7 @@ def wilson_interval(proportion: float, n: int, z: float) -> tuple[float, float]:
 
 def combine_proportions(
     proportions: Sequence[float],
-    sizes: Sequence[int],
+    sizes: Sequence[float],
     weights: Sequence[float],
     constant: float,
     confidence: float,

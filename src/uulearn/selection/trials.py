@@ -43,8 +43,8 @@ IRRELEVANT_PARAMETERS = (
     "calibrated", "self_training_rounds",
 )  # fmt: skip
 
-# Format 2 stores models as the state of a learner.
-STORE_FORMAT = 2
+# Format 2 stores models as the state of a learner; format 3, scores at epochs that other rows chose.
+STORE_FORMAT = 3
 STORE_SUFFIX = ".safetensors"
 # Age in seconds at which a temporary file is removed; a newer file may belong to a running search.
 STALE_SECONDS = 3600
