@@ -71,6 +71,11 @@ def test_suffix_decides_the_format(name, expected):
     assert format_of(name) == expected
 
 
+def test_archives_must_be_unpacked():
+    with pytest.raises(TableError, match=r"rows\.csv\.zip is an archive; unpack it, and pass the file of rows in it\."):
+        open_table("rows.csv.zip")
+
+
 @pytest.mark.parametrize("name", ["a.xls", "a", "a.gz", "a.txt.gz", ".csv", "a.json"])
 def test_rejects_other_suffixes(name):
     with pytest.raises(TableError, match=r"has no supported suffix.*\.csv.*\.npz"):
@@ -211,7 +216,10 @@ def test_reads_compressed_text(tmp_path, compression):
 
 def test_rejects_other_encodings_with_position_and_line(tmp_path):
     latin = save(tmp_path, "a,b\n1,2\n3,Zürich\n".encode("latin-1"))
-    assert refusal(latin) == "FILE is not UTF-8: byte 0xfc at position 11 (line 3); save it as UTF-8."
+    assert (
+        refusal(latin)
+        == "FILE is not UTF-8: byte 0xfc at position 11 (line 3); save it as UTF-8 (in Excel: CSV UTF-8)."
+    )
     marked = save(tmp_path, "\ufeffa,b\n1,2\n".encode() + b"\x80,\n")
     assert "0x80 at position 11 (line 3)" in refusal(marked)
     header = save(tmp_path, "größe\n1\n".encode("latin-1"))
