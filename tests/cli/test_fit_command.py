@@ -589,3 +589,34 @@ def test_export_rejects_dates_by_name(fitted, uulearn, tmp_path):
     assert code == 2
     assert "which are dates or text" in error
     assert not list(tmp_path.iterdir())
+
+
+def test_says_that_the_priors_are_suspect_if_most_columns_leak(files, uulearn, tmp_path):
+    code, _, error = uulearn(
+        "fit",
+        files / "a.csv",
+        files / "b.csv",
+        "--set-priors",
+        "0.501",
+        "0.5",
+        *QUICK,
+        "--id",
+        "patient",
+        "--out",
+        tmp_path,
+    )
+    assert code == 2
+    assert "error: Check the class priors: most columns differ by more than they allow. Column " in error
+
+
+def test_labels_of_one_class_are_reported_with_their_values(fitted, files, uulearn, tmp_path):
+    rows = pd.read_csv(files / "a.csv").assign(truth=lambda frame: np.arange(len(frame)) % 2)
+    rows.to_csv(tmp_path / "labeled.csv", index=False)
+    command = ("evaluate", fitted[0], tmp_path / "labeled.csv", "--labels", "truth")
+    code, _, error = uulearn(*command, "--positive", "2")
+    assert code == 2
+    assert "no row has the label '2': column 'truth' contains '0', '1'; pass rows of both classes" in error
+    rows.assign(truth="yes").to_csv(tmp_path / "labeled.csv", index=False)
+    code, _, error = uulearn(*command)
+    assert code == 2
+    assert "every row has the label 1, true or yes: column 'truth' contains 'yes';" in error

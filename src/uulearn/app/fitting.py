@@ -110,6 +110,8 @@ def read_and_encode(
         if reasons := [leak.reason for leak in prepared.leaking_columns]:
             if not settings.allow_leakage:
                 options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
+                if prepared.encoder and 2 * len(reasons) > len(prepared.encoder.schema.columns) > 1:
+                    reasons.insert(0, "Check the class priors: most columns differ by more than they allow.")
                 raise TableError(
                     f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
                 )
