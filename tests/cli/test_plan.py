@@ -119,7 +119,7 @@ def test_text_without_sizes(command):
     assert re.search(r"^  equal, by Hoeffding +57,639 +57,639 +115,278$", out, re.MULTILINE)
     assert re.search(r"^  0\.6, 0\.4 \(yours\) +29,244 +2\.0 points$", out, re.MULTILINE)
     assert re.search(r"^  unbiased estimate +±2\.8 points \(Hoeffding\)$", out, re.MULTILINE)
-    corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias$"
+    corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias bound$"
     assert re.search(corrected, out, re.MULTILINE)
     assert "Precision of" not in out
     assert lines[-1].startswith("next: collect 29,244 rows per set; ensembles (linear, mlp) evaluate all rows")
@@ -149,7 +149,7 @@ def test_columns_are_aligned():
 def test_text_with_sizes(command):
     code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000, "--details")
     assert code == 0
-    assert "Precision of the accuracy with 3,000 + 1,000 held-out rows" in out
+    assert "Precision of the accuracy estimate with 3,000 + 1,000 held-out rows" in out
     assert re.search(r"95% interval +±3\.0 points: 0\.870 to 0\.930 around 0\.9", out)
     assert "no number of rows of set 0 is enough, with set 1 unchanged" in out
     assert "2,621 rows of set 1, with set 0 unchanged" in out
@@ -164,11 +164,16 @@ def test_text_with_sizes(command):
 def test_vacuous_bounds_are_marked(command):
     _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 50, 50, "--details")
     assert re.search(
-        r"unbiased estimate +nothing \(Hoeffding: the bound, ±136 points, is wider than the range from 0 to 1\)", out
+        r"unbiased estimate +no guarantee \(Hoeffding: the bound, ±136 points, is wider than the range from 0 to 1\)",
+        out,
     )
-    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*, is wider than the range from 0 to 1\)$", out, re.M)
+    assert re.search(
+        r"corrected estimate +no guarantee \(Theorem 3: .*, is wider than the range from 0 to 1\)$", out, re.M
+    )
     _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 500, 500, "--details")
-    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*\); ±\d\d points with a sharper bias$", out, re.M)
+    assert re.search(
+        r"corrected estimate +no guarantee \(Theorem 3: .*\); ±\d\d points with a sharper bias bound$", out, re.M
+    )
 
 
 def test_json_equals_the_plan(command):
