@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.report_example import facts_and_history
+from uulearn.app.estimates import column_importance
 from uulearn.app.facts import FitFacts, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, number, percent, signed
 from uulearn.app.summary import format_model_card, format_summary
+from uulearn.app.training import EvaluationRows
 from uulearn.metrics import Estimate
+from uulearn.tabular.schema import TableColumn
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +111,32 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
         "whose class priors differ more."
     )
     assert 'The model may be no better than always predicting "negative", which is correct for 70% of' in summary
+    card = format_model_card(few)
+    assert f"## Accuracy\n\n**{first.removeprefix('warning ')}**\n\nAccuracy between 62% and 100%" in card
+    assert 'The model may be no better than always predicting "negative"' in card
     assert format_summary(facts, Path("model")).startswith("model      model\n")
     assert 'This is better than always predicting "negative", which is correct for 50% of the rows.' in " ".join(
         format_summary(facts, Path("model")).split()
     )
+
+
+def test_importance_has_directions():
+    rng = np.random.default_rng(0)
+    shade = rng.integers(3, size=400)
+    features = np.column_stack([rng.normal(size=(400, 2)), np.eye(3)[shade]]).astype(np.float32)
+    groups = {"up": [0], "down": [1], "shade": [2, 3, 4]}
+    columns = [TableColumn("up", "number"), TableColumn("down", "date")]
+    columns.append(TableColumn("shade", "category", values=("red", "green", "blue")))
+
+    def score(X, folds):
+        return X @ np.array([1, -1, 0.2, 0.9, 0.5])
+
+    sets, folds = np.repeat([0, 1], 200), np.zeros(400, dtype=np.int64)
+    rows = EvaluationRows(score(features, folds), sets, features, sets, folds, score, None, ())
+    found = {entry.column: entry for entry in column_importance(rows, groups, columns, (0.8, 0.2), 0.5, seed=0)}
+    assert found["up"].direction > 0.3 > -0.3 > found["down"].direction
+    assert (found["shade"].direction, found["shade"].highest) == (None, "green")
+    assert {entry.highest for name, entry in found.items() if name != "shade"} == {None}
 
 
 def test_summary_of_impossible_estimate_shows_no_accuracy(facts):

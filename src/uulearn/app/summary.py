@@ -1,11 +1,11 @@
 """Format the facts of a fit: the last lines of ``uulearn fit``, and the model card (README.md)."""
 
 from pathlib import Path
+from statistics import NormalDist
 from textwrap import fill
 
 from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
-from uulearn.metrics.estimates import two_sided_quantile
 from uulearn.theory.planning import anticipated_spread
 
 TERMINAL_WIDTH = 100
@@ -47,7 +47,7 @@ def describe_shortage(facts: FitFacts) -> str | None:
     """Return a warning with the number of rows needed if the interval is too wide, otherwise None."""
     accuracy = facts.evaluation.accuracy
     low, high = accuracy.interval  # clipped, so it can be narrow although the estimate is not precise
-    half_width = max((high - low) / 2, two_sided_quantile(accuracy.confidence) * accuracy.standard_error)
+    half_width = max((high - low) / 2, NormalDist().inv_cdf(0.5 + accuracy.confidence / 2) * accuracy.standard_error)
     if not 2 * half_width > WIDE_INTERVAL:
         return None
     pi = facts.target_prior
@@ -107,8 +107,9 @@ def format_model_card(facts: FitFacts) -> str:
         f"The class priors were {source}. The model is intended for a population in which {prior(facts.target_prior)} "
         "of the rows are positive (the target prior).",
         "## Accuracy",
+        *([] if (shortage := describe_shortage(facts)) is None else [f"**{shortage}**"]),
         f"Accuracy {accuracy_range(facts.evaluation.accuracy)} ({_basis(facts)}). The estimate holds if the class "
-        "priors are correct and the two files differ only in their class priors.",
+        f"priors are correct and the two files differ only in their class priors. {describe_verdict(facts)}",
         "## Columns",
         f"{len(used)} used: {names}.",
         *(["Not used:", _rows(*unused[:CARD_UNUSED_COLUMNS])] if unused else []),

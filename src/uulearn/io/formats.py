@@ -20,6 +20,7 @@ SUFFIXES = {
     ".npz": "npz",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
 STANDARD = "-"  # path that means standard input or standard output
@@ -39,6 +40,8 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     compression = COMPRESSIONS.get(Path(path).suffix.lower())
     inner = Path(Path(path).stem if compression else path)
     known = SUFFIXES.get(inner.suffix.lower())
+    if known is None and inner.suffix.lower() in ARCHIVES:
+        raise TableError(f"{path} is an archive; unpack it, and pass the file of rows in it.")
     if known is None:
         raise TableError(
             f"{path} has no supported suffix; use one of {' '.join(SUFFIXES)} (optionally followed by .gz or "
