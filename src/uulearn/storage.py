@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import tempfile
 import time
 import types
@@ -19,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+STALE_SECONDS = 3600.0  # age at which a temporary folder is deleted: the process that wrote it must have been killed
 LARGEST_NUMBER = 1e100  # a stored number beyond this is a sign of tampering
 
 
@@ -60,7 +62,36 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # the file was moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
-                path.unlink()
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+
+
+@contextlib.contextmanager
+def write_together(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder whose files move to ``folder`` after the block: all of them, or none after an error.
+
+    If the process is killed while they move, the next call of `finish_moves` moves the rest.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=".together.", suffix=".tmp", dir=folder))
+    try:
+        yield temporary
+        temporary.rename(temporary.with_suffix(".complete"))
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(folder)
+    finish_moves(folder)
+
+
+def finish_moves(folder: Path) -> None:
+    """Move the files that a killed process wrote completely with `write_together`, and delete incomplete ones."""
+    remove_temporary_files(folder, "together", older_than=STALE_SECONDS)
+    for complete in folder.glob(".together.*.complete"):
+        with contextlib.suppress(FileNotFoundError):  # another process moves the same files
+            for path in list(complete.iterdir()):
+                path.replace(folder / path.name)
+            sync_folder(folder)
+            complete.rmdir()
 
 
 @contextlib.contextmanager
