@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import glob
+import hashlib
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -128,7 +130,7 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
 
     def write(temporary: Path) -> None:
         try:
-            save_file(tensors, temporary, metadata={"tree": text})
+            save_file(tensors, temporary, metadata={"tree": text, "sha256": _tree_digest(text, tensors)})
         except SafetensorError as error:  # only the message contains the error number
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
@@ -140,11 +142,21 @@ def load_tree(path: Path) -> Any:
     """Read a file written by `save_tree`, with tensors on the CPU; raise a ValueError if the file is damaged."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            text = (file.metadata() or {}).get("tree", "")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = file.metadata() or {}
+            text, tensors = about.get("tree", ""), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if about.get("sha256") != _tree_digest(text, tensors):
+            raise KeyError("its checksum does not match")
         return _decode(json.loads(text), tensors)
     except (SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise ValueError(f"{path} is damaged or was not written by uulearn ({error}).") from error
+
+
+def _tree_digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:

@@ -234,6 +234,17 @@ def test_damaged_archive_is_reported_with_the_fix(store, damage):
         len(store)
 
 
+def test_changed_digit_of_a_record_is_reported(store):
+    store.add(record())
+    path = store.folder / "runs" / f"{key(configuration())}.json"
+    content = path.read_text()
+    start = content.index('"curves"')
+    digit = next(place for place in range(start, len(content)) if content[place].isdigit())
+    path.write_text(content[:digit] + str(9 - int(content[digit])) + content[digit + 1 :])
+    with pytest.raises(ValueError, match=r"is damaged .*its checksum does not match"):
+        store.records()
+
+
 def test_record_under_a_wrong_name_is_reported(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"

@@ -99,7 +99,8 @@ class RunStore:
             name = self._loose(key(data["configuration"])).name
             added.append(name not in waiting and data["configuration"] not in self)
             if added[-1]:
-                waiting[name] = _line(data)
+                line = _line(data)
+                waiting[name] = _line(data | {"checksum": hashlib.sha256(line).hexdigest()})
         with write_together(self.folder / "runs") as temporary:
             for name, line in waiting.items():
                 write_atomically(temporary / name, functools.partial(Path.write_bytes, data=line))
@@ -243,6 +244,9 @@ def _parse(line: bytes, path: Path) -> Record:
         raise TypeError("its configuration or its curves are missing")
     curves = record["curves"].items()
     record["curves"] = {name: [math.nan if value is None else value for value in curve] for name, curve in curves}
+    checksum = record.pop("checksum", None)  # only in loose files; gzip archives have their own
+    if checksum is not None and checksum != hashlib.sha256(_line(record)).hexdigest():
+        raise TypeError("its checksum does not match")
     return record
 
 
