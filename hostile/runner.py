@@ -35,6 +35,8 @@ AREAS = ("kills", "damage", "tampering", "inputs", "disk", "signals", "names", "
 """The modules of the areas, in the order in which they run."""
 LISTED_FAILURES = 200
 """Maximum number of failures in the record."""
+PRINTED_FAILURES = 30
+"""Maximum number of failures of an area that are printed."""
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "scikit-learn", "safetensors", "python-calamine")
 
 
@@ -86,8 +88,8 @@ def main(arguments: Sequence[str] | None = None, areas: Sequence[Area] | None = 
     for area in chosen:
         results[area.name] = result = run_area(area, seed, options.scale, options.jobs, options.case)
         print(summary(area.name, result), flush=True)
-        for failure in result.failures:
-            print(f"  FAILED {failure['case']} (number {failure['number']}): {failure['message']}", flush=True)
+        for failure in result.failures[:PRINTED_FAILURES]:
+            print(f"  FAILED {failure['case']} (number {failure['number']}): {failure['message'][:600]}", flush=True)
     failures = sum(len(result.failures) for result in results.values())
     path = options.record or (RECORD if complete else None)
     if path is not None:

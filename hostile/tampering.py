@@ -15,6 +15,7 @@ import pickle
 import shutil
 import sys
 import tempfile
+import types
 import zipfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -39,15 +40,24 @@ REPEATS = 2
 
 
 class Watch:
-    """An audit hook that can be switched on and off, because Python cannot remove hooks."""
+    """An audit hook that can be switched on and off, because Python cannot remove hooks.
+
+    It watches from the moment when the command opens the first file of the model; before, Typer evaluates annotations.
+    """
 
     def __init__(self) -> None:
         self.allowed: tuple[str, ...] | None = None
+        self.model, self.started = "", False
         self.violations: list[str] = []
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.allowed is None:
+            return
+        self.started = self.started or (event == "open" and str(arguments[0]).startswith(self.model))
+        if not self.started:
+            return
+        if event in ("compile", "exec") and fingerprint(arguments[0]) in ANNOTATIONS:
             return
         if event.startswith(FORBIDDEN):
             self.violations.append(f"{event} {str(arguments[:1])[:200]}")
@@ -58,6 +68,26 @@ class Watch:
 
 
 WATCH: list[Watch] = []
+ANNOTATIONS: set[object] = set()
+"""Type annotations of uulearn's own classes, which `typing.get_type_hints` evaluates when it checks stored values."""
+
+
+def fingerprint(source: object) -> object:
+    """Return something comparable for a source text or a code object."""
+    if isinstance(source, bytes):
+        return source.decode(errors="replace").strip()
+    code = source if isinstance(source, types.CodeType) else None
+    return source if code is None else (code.co_code, code.co_names, code.co_consts, code.co_filename)
+
+
+def collect_annotations() -> None:
+    """Collect the type annotations of all classes of uulearn that are loaded."""
+    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == "uulearn"]
+    classes = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    found = [vars(one).get("__annotations__") for one in classes]
+    for text in {text for one in found if isinstance(one, dict) for text in one.values()}:
+        if isinstance(text, str):
+            ANNOTATIONS.update({text, fingerprint(compile(text, "<string>", "eval"))})
 
 
 class Evil:
@@ -370,6 +400,7 @@ def prepare(shared: Path) -> None:
     """Make a model."""
     write_tables(shared)
     fit_small(shared, shared / "model")
+    collect_annotations()
 
 
 def tamper(kind: str, trial: Trial) -> None:
@@ -391,7 +422,8 @@ def tamper(kind: str, trial: Trial) -> None:
         "report": ("report", model, "--out", out / "r.html"),
     }
     for name, command in commands.items():
-        watch.allowed, watch.violations = (*allowed, tempfile.gettempdir() + "/tmp"), []
+        watch.model, watch.started, watch.violations = str(model), False, []
+        watch.allowed = (*allowed, tempfile.gettempdir() + "/tmp")
         here = Path.cwd()
         os.chdir(model)  # a careless import would find the files of the directory
         try:
