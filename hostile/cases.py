@@ -18,6 +18,7 @@ SUSPICIOUS_ERRORS = {
     "ImportError", "ModuleNotFoundError", "NotImplementedError", "UnicodeDecodeError", "UnicodeEncodeError",
 }  # fmt: skip
 """Exceptions that say nothing to a user: the command line prints their message, but nobody wrote it as a sentence."""
+PYTHON_WARNING = re.compile(r"\.py:\d+: \w*Warning: |Traceback ")
 SENTENCE = re.compile(r"error: .{15,}[.…]", re.DOTALL)
 
 
@@ -54,8 +55,11 @@ class Trial:
             self.check(part in sentence, f"{part!r} is not in {sentence!r}")
         self.counts["refused"] += 1
 
-    def right(self) -> None:
-        """Count a command that gave the right result."""
+    def right(self, ended: Ended | None = None) -> None:
+        """Count a command that gave the right result, and check that it printed no warning of Python."""
+        if ended is not None:
+            odd = [line for line in ended.said if PYTHON_WARNING.search(line) or not line.isprintable()]
+            self.check(not odd, f"standard error contains {odd[:1]}")
         self.counts["right"] += 1
 
     def choose(self, *options: str) -> str:

@@ -88,7 +88,7 @@ def damage_model(trial: Trial) -> None:
             trial.refused(ended)
         else:
             trial.check(ended.out == expected, f"{name} gave another result after: {what}")
-            trial.right()
+            trial.right(ended)
     page = trial.folder / "report.html"
     ended = run("report", model, "--out", page)
     if ended.code:

@@ -30,10 +30,21 @@ from hostile.tables import contents, fit_small, write_tables
 
 FORBIDDEN = (
     "import", "exec", "compile", "subprocess.", "os.system", "os.exec", "os.spawn", "os.posix_spawn", "os.fork",
-    "socket.", "urllib.", "http.", "ftplib.", "ctypes.", "pickle.find_class", "marshal.", "code.__new__", "function.__new__",
+    "socket.", "urllib.", "http.", "ftplib.", "ctypes.", "pickle.find_class", "marshal.", "code.__new__",
+    "function.__new__",
 )  # fmt: skip
 """Prefixes of audit events that no command may raise while it reads a model."""
-WATCHED_PATHS = ("open", "os.listdir", "os.scandir", "os.remove", "os.rename", "os.mkdir", "os.link", "os.symlink", "shutil.")
+WATCHED_PATHS = (
+    "open",
+    "os.listdir",
+    "os.scandir",
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.link",
+    "os.symlink",
+    "shutil.",
+)
 """Prefixes of audit events whose path must be inside the allowed folders."""
 REPEATS = 2
 """Number of times that a kind of tampering runs; some kinds choose at random."""
@@ -231,10 +242,41 @@ def special_file(make: Callable[[Path], object], stem: str = "facts") -> Callabl
     return change
 
 
+def convert(change: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
+    """Return a function that changes every tensor."""
+
+    def edit(tensors: dict[str, Any]) -> None:
+        for name, tensor in tensors.items():
+            tensors[name] = change(tensor)
+
+    return edit
+
+
+def other_tensors(tensors: dict[str, Any]) -> None:
+    """Replace all tensors by another one."""
+    tensors.clear()
+    tensors["evil"] = np.zeros(3)
+
+
+def link_documents(model: Path) -> None:
+    """Replace the documents by links to a file of the system."""
+    for name in ("README.md", "config.toml"):
+        (model / name).unlink()
+        (model / name).symlink_to("/etc/hostname")
+
+
 def add_modules(model: Path) -> None:
     """Add Python files with the names of modules that a careless loader would import."""
     code = "import os\nos.system('touch /tmp/uulearn-hostile-was-here')\n"
-    for name in ("torch.py", "safetensors.py", "json.py", "__init__.py", "sitecustomize.py", "uulearn.py", "conftest.py"):
+    for name in (
+        "torch.py",
+        "safetensors.py",
+        "json.py",
+        "__init__.py",
+        "sitecustomize.py",
+        "uulearn.py",
+        "conftest.py",
+    ):
         (model / name).write_text(code)
 
 
@@ -261,8 +303,34 @@ def header(text: bytes) -> Callable[[bytes], bytes]:
 
 def random_value(which: str) -> Callable[[Trial, Path], None]:
     """Return a change of a random value of a JSON file to a random odd value."""
-    odd: list[Any] = [None, True, -1, 0, 10**30, 0.5, 1e308, "", "x", "../x", "auto", [], {}, [[]], {"code": "os.system"}]
-    odd += [{"torch.optim": "Adam"}, {"tuple": []}, math.nan, math.inf, "__import__('os')", "{{7*7}}", "%s%n", "\0", "’"]
+    odd: list[Any] = [
+        None,
+        True,
+        -1,
+        0,
+        10**30,
+        0.5,
+        1e308,
+        "",
+        "x",
+        "../x",
+        "auto",
+        [],
+        {},
+        [[]],
+        {"code": "os.system"},
+    ]
+    odd += [
+        {"torch.optim": "Adam"},
+        {"tuple": []},
+        math.nan,
+        math.inf,
+        "__import__('os')",
+        "{{7*7}}",
+        "%s%n",
+        "\0",
+        "’",
+    ]
 
     def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         inside = node.items() if isinstance(node, dict) else enumerate(node[:4]) if isinstance(node, list) else ()
@@ -355,8 +423,8 @@ KINDS: dict[str, Callable[[Trial, Path], None]] = {
     "weights: the largest floats": edit_tensors("weights", fill(3e38)),
     "weights: one more tensor": edit_tensors("weights", lambda t: t.update(evil=np.zeros(3, np.float32))),
     "weights: no tensors": edit_tensors("weights", lambda t: t.clear()),
-    "weights: another type": edit_tensors("weights", lambda t: t.update({k: v.astype(np.float64) for k, v in t.items()})),
-    "weights: another shape": edit_tensors("weights", lambda t: t.update({k: np.repeat(v, 2) for k, v in t.items()})),
+    "weights: another type": edit_tensors("weights", convert(lambda v: v.astype(np.float64))),
+    "weights: another shape": edit_tensors("weights", convert(lambda v: np.repeat(v, 2))),
     "weights: a link": link_outside("weights"),
     "encoder: a pickle": replace_file("encoder", lambda content: pickle.dumps(Evil())),
     "encoder: a NumPy pickle": replace_file("encoder", numpy_file),
@@ -364,7 +432,7 @@ KINDS: dict[str, Callable[[Trial, Path], None]] = {
     "encoder: infinity": edit_tensors("encoder", fill(math.inf)),
     "encoder: zeros": edit_tensors("encoder", fill(0.0)),
     "encoder: negative numbers": edit_tensors("encoder", fill(-1e308)),
-    "encoder: other tensors": edit_tensors("encoder", lambda t: (t.clear(), t.update(evil=np.zeros(3)))),
+    "encoder: other tensors": edit_tensors("encoder", other_tensors),
     "encoder: one tensor less": edit_tensors("encoder", lambda t: t.pop(sorted(t)[0])),
     "schema: no columns": edit_json("schema", lambda tree: tree.update(columns=[])),
     "schema: columns twice": edit_json("schema", lambda tree: tree.update(columns=tree["columns"] * 2)),
@@ -383,12 +451,10 @@ KINDS: dict[str, Callable[[Trial, Path], None]] = {
     "facts: missing": special_file(lambda path: None),
     "history: epochs as text": edit_json("history", lambda tree: tree.update(epochs="all")),
     "history: an unknown entry": edit_json("history", lambda tree: tree.update(__class__="evil")),
-    "history: models inside models": edit_json("history", lambda tree: tree.update(models=[{"models": [{}] * 50}] * 50)),
+    "history: models inside models": edit_json("history", lambda t: t.update(models=[{"models": [{}] * 50}] * 50)),
     "history: one wrong value": random_value("history"),
     "folder: Python modules": on_disk(add_modules),
-    "folder: documents that are links": on_disk(
-        lambda m: [((m / n).unlink(), (m / n).symlink_to("/etc/hostname")) for n in ("README.md", "config.toml")]
-    ),
+    "folder: documents that are links": on_disk(link_documents),
     "folder: a configuration with code": on_disk(lambda m: (m / "config.toml").write_text("first = __import__('os')")),
 }  # fmt: skip
 
@@ -439,7 +505,7 @@ def tamper(kind: str, trial: Trial) -> None:
         else:
             if name == "predict":
                 check_scores(trial, out / "s.csv")
-            trial.right()
+            trial.right(ended)
     trial.check(not before or contents(model) == before, "a command changed the model")
 
 
