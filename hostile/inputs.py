@@ -27,10 +27,11 @@ FORMATS = {"csv": 0.46, "tsv": 0.08, "csv.gz": 0.05, "jsonl": 0.17, "parquet": 0
 """Fraction of the files in each format."""
 MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-", ".", "nat", "<na>", "#n/a", "missing", "unknown"}
 ODD_CELLS = (
-    "", " ", "NA", "nan", "inf", "-inf", "1e400", "1e-400", "-0", "9" * 40, "0x1F", "1_000", "1,5", "1.234,5", "$5", "45%",
-    "true", "TRUE", "yes", "'", '"', '""', ",", ";", "\t", "a\nb", "a\r\nb", "\r", "\u2028", "\ufeff", "\u202eabc", "\x1b[31m",
-    "=1+1", "@SUM(A1)", "<b>", "&amp;", "{{7*7}}", "'; DROP TABLE", "é", "e\u0301", "𝟙", "１２", "٣", "2024-02-30", "31/12/1999",
-    "2024-01-01T00:00:00Z", "0000-00-00", "99999-01-01", "null", "[]", "{}", "x" * 5_000, "-", "--", "1-2", "None", "\x7f",
+    "", " ", "NA", "nan", "inf", "-inf", "1e400", "1e-400", "-0", "9" * 40, "0x1F", "1_000", "1,5",
+    "1.234,5", "$5", "45%", "true", "TRUE", "yes", "'", '"', '""', ",", ";", "\t", "a\nb", "a\r\nb",
+    "\r", "\u2028", "\ufeff", "\u202eabc", "\x1b[31m", "=1+1", "@SUM(A1)", "<b>", "&amp;", "{{7*7}}",
+    "'; DROP TABLE", "é", "e\u0301", "𝟙", "１２", "٣", "2024-02-30", "31/12/1999", "2024-01-01T00:00:00Z",
+    "0000-00-00", "99999-01-01", "null", "[]", "{}", "x" * 5_000, "-", "--", "1-2", "None", "\x7f",
 )  # fmt: skip
 MODEL_COLUMNS = HEADER[1:]
 
@@ -259,10 +260,11 @@ def odd_json(trial: Trial, lines: list[str]) -> list[str]:
     """Change lines of JSON in ways that are odd or wrong."""
     place = int(trial.rng.integers(max(1, len(lines))))
     odd = (
-        "[]", "null", "1", '"text"', "{}", "{", "{'a': 1}", '{"age": NaN}', '{"age": Infinity}', '{"age": 1e999}',
-        '{"age": [1]}', '{"age": {"b": 1}}', '{"age": 1, "age": 2}', "", "  ", "[" * 5000, '{"age": ' + "9" * 5000 + "}",
-        '{"age": "\\ud800"}', '{"\\u0000": 1}', '{"id": true}', "// comment", '{"age": 1}{"age": 2}', '{"age": 1},',
-        '{"age": ' + "9" * 400 + "}", '{"dose": -1e-999}', '{"city": ["Zug"]}',
+        "[]", "null", "1", '"text"', "{}", "{", "{'a': 1}", '{"age": NaN}', '{"age": Infinity}',
+        '{"age": 1e999}', '{"age": [1]}', '{"age": {"b": 1}}', '{"age": 1, "age": 2}', "", "  ", "[" * 5000,
+        '{"age": ' + "9" * 5000 + "}", '{"age": "\\ud800"}', '{"\\u0000": 1}', '{"id": true}', "// comment",
+        '{"age": 1}{"age": 2}', '{"age": 1},', '{"age": ' + "9" * 400 + "}", '{"dose": -1e-999}',
+        '{"city": ["Zug"]}',
     )  # fmt: skip
     lines[place : place + int(trial.rng.integers(2))] = [trial.choose(*odd)]
     return lines

@@ -18,21 +18,26 @@ from hostile.tables import SETS, SMALL, Rows, csv_text, draw_rows, expect, fit_s
 MARK = "uumark"
 """Text in every payload, by which it is found again."""
 PAYLOADS = (
-    f"<script>alert('{MARK}')</script>", f"<img src=x onerror={MARK}>", f'"><svg onload={MARK}>', f"' onmouseover='{MARK}",
-    f"</title><b>{MARK}", f"</style><script>{MARK}</script>", f"<!-- {MARK}", f"&lt;b&gt;{MARK}", f"{{{{7*7}}}}{MARK}",
-    f"{{% for x in y %}}{MARK}", f"\x1b[31m{MARK}\x1b[0m", f"\x1b]0;{MARK}\x07", f"\x9b31m{MARK}", f"\x08\x08{MARK}",
-    f"\u202e{MARK}", f"\u2066{MARK}", f"\u2028{MARK}", f"=cmd|'/c calc'!{MARK}", f"+1+{MARK}", f"-1+{MARK}", f"@SUM({MARK})",
-    f"\t={MARK}", f"\r={MARK}", f"\n={MARK}", f"=HYPERLINK(\"http://evil.example/{MARK}\")", f"`{MARK}` <b>x</b>", f"```{MARK}",
-    f"[{MARK}](javascript:alert(1))", f"![{MARK}](http://evil.example/x.png)", f"|{MARK}|", f"# {MARK}", f"> {MARK}",
-    f"{MARK}\n\n<script>x</script>", f"{MARK}\r\nSet-Cookie: x", f"%s%n{MARK}", f"$({MARK})", f"`{MARK}`; rm -rf x",
-    f"../../{MARK}", f"{MARK}\\", f"\\x1b[31m{MARK}", f"{MARK}" + "x" * 3000, f"__class__{MARK}", f"<http://evil.example/{MARK}>",
-    f"**{MARK}**", f"1. {MARK}", f"    {MARK}", f"\ufeff{MARK}", f"<a href='javascript:{MARK}'>x</a>", f"data:text/html,{MARK}",
+    f"<script>alert('{MARK}')</script>", f"<img src=x onerror={MARK}>", f'"><svg onload={MARK}>',
+    f"' onmouseover='{MARK}", f"</title><b>{MARK}", f"</style><script>{MARK}</script>", f"<!-- {MARK}",
+    f"&lt;b&gt;{MARK}", f"{{{{7*7}}}}{MARK}", f"{{% for x in y %}}{MARK}", f"\x1b[31m{MARK}\x1b[0m",
+    f"\x1b]0;{MARK}\x07", f"\x9b31m{MARK}", f"\x08\x08{MARK}", f"\u202e{MARK}", f"\u2066{MARK}",
+    f"\u2028{MARK}", f"=cmd|'/c calc'!{MARK}", f"+1+{MARK}", f"-1+{MARK}", f"@SUM({MARK})", f"\t={MARK}",
+    f"\r={MARK}", f"\n={MARK}", f"=HYPERLINK(\"http://evil.example/{MARK}\")", f"`{MARK}` <b>x</b>",
+    f"```{MARK}", f"[{MARK}](javascript:alert(1))", f"![{MARK}](http://evil.example/x.png)", f"|{MARK}|",
+    f"# {MARK}", f"> {MARK}", f"{MARK}\n\n<script>x</script>", f"{MARK}\r\nSet-Cookie: x", f"%s%n{MARK}",
+    f"$({MARK})", f"`{MARK}`; rm -rf x", f"../../{MARK}", f"{MARK}\\", f"\\x1b[31m{MARK}",
+    f"{MARK}" + "x" * 3000, f"__class__{MARK}", f"<http://evil.example/{MARK}>", f"**{MARK}**", f"1. {MARK}",
+    f"    {MARK}", f"\ufeff{MARK}", f"<a href='javascript:{MARK}'>x</a>", f"data:text/html,{MARK}",
 )  # fmt: skip
 ROLES = ("column", "unused column", "category", "id value", "id column", "file", "output")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of a cell that a spreadsheet reads as a formula."""
+LAYOUT = "\n\t\u2068\u2069\u00a0\u00ad\u200b\u202f\u2009"
+"""Characters that pages may contain: line ends, spaces, and the isolates that the report puts around names."""
 ALLOWED_IN_CARD = {
-    "h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "pre", "ul", "li", "strong", "em", "span", "div",
+    "h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "code", "pre", "ul", "li", "strong",
+    "em", "span", "div",
 }  # fmt: skip
 USUAL: dict[str, set[str]] = {"tags": set(), "attributes": set()}
 """Tags and attributes of a report without hostile names."""
@@ -161,7 +166,7 @@ def check_page(trial: Trial, text: str, tags: set[str], attributes: set[str]) ->
         harmful = name in ("href", "src", "action", "style") and (MARK in value or "evil" in value)
         trial.check(not harmful and not value.strip().lower().startswith("javascript:"), f"{name}={value[:100]!r}")
     trial.check(not any(MARK in comment for comment in page.comments), "a payload is in a comment")
-    control = [letter for letter in text if not letter.isprintable() and letter not in "\n\t"]
+    control = [letter for letter in text if not letter.isprintable() and letter not in LAYOUT]
     trial.check(not control, f"the page contains {control[:3]!r}")
 
 

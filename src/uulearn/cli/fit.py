@@ -86,6 +86,7 @@ def fit(
     from uulearn.app.summary import format_summary
     from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
     from uulearn.cli.progress import FitProgress, progress_output
+    from uulearn.io.formats import printable
 
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
@@ -95,7 +96,7 @@ def fit(
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)
         if run.note is not None:
-            typer.echo(run.note, err=True)
+            typer.echo(printable(run.note), err=True)
         if on_ray and workers is not None:
             from uulearn.engines.ray_training import fit_on_ray
 

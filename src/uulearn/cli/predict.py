@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
-from uulearn.io.formats import STANDARD
+from uulearn.io.formats import STANDARD, printable
 
 
 def predict(
@@ -41,7 +41,7 @@ def predict(
             loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
         )
     if out != STANDARD:  # on standard error, because standard output may contain the scores
-        print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
+        print(f"{count:,} rows scored, written to {printable(str(Path(out)))}", file=sys.stderr)
 
 
 def _check_paths(rows: str, out: str) -> None:
