@@ -121,7 +121,7 @@ def measure_overfitting(n: int = 1000, epochs: int = 150, width: int = 100) -> d
 
         def evaluate(_: Any, model: Any, estimates: list[float] = on_training_rows) -> None:
             with torch.no_grad():
-                estimates.append(uu_accuracy(model(rows), sets, OVERFITTED, TARGET).value)
+                estimates.append(uu_accuracy(model(rows), sets, OVERFITTED, TARGET).unclipped)
 
         options = mlp(width, width, method=method, early_stopping=True, epochs=epochs)
         fitted = classifier(OVERFITTED, **options)
@@ -249,7 +249,7 @@ def measure_wrong_priors(
     wrong = [(priors[0] + error, priors[1]) for error in errors]
     found, sets = [], np.repeat([0, 1], n)
     for error, assumed, scored in zip(errors, wrong, train_batched(priors, n, seeds, wrong, method, loss), strict=True):
-        estimate = np.mean([uu_accuracy(scores, sets, assumed, TARGET).value for scores in scored.held_out])
+        estimate = np.mean([uu_accuracy(scores, sets, assumed, TARGET).unclipped for scores in scored.held_out])
         found.append({"error": error, "estimate": float(estimate), "true": float(scored.true.mean())})
     return found
 
@@ -268,7 +268,7 @@ def measure_close_priors(gap: float, seeds: int = 20, n: int = 1000) -> dict[str
     priors = (0.5 + gap / 2, 0.5 - gap / 2)
     (scored,) = train_batched(priors, n, seeds, [priors])
     sets = np.repeat([0, 1], n)
-    estimates = [uu_accuracy(scores, sets, priors, TARGET).value for scores in scored.held_out]
+    estimates = [uu_accuracy(scores, sets, priors, TARGET).unclipped for scores in scored.held_out]
     return {"true": scored.true.tolist(), "estimate": estimates}
 
 
@@ -437,7 +437,7 @@ def measure_best_of(candidates: int, priors: Priors, n: int = 1000, draws: int =
         positive = (X @ weights > 0).reshape(2, n, candidates).mean(1)
         estimates = 0.5 + (positive[0] - positive[1]) / (2 * (priors[0] - priors[1]))  # `uu_accuracy` of each
         best = int(np.argmax(estimates))
-        fresh = uu_accuracy(X_fresh @ weights[:, best], sets, priors, TARGET).value
+        fresh = uu_accuracy(X_fresh @ weights[:, best], sets, priors, TARGET).unclipped
         found.append({"estimate": estimates[best], "true": true[best], "fresh_rows": fresh, "best": true.max()})
     return average(found)
 

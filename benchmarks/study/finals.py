@@ -91,11 +91,11 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
         "calibration_error": float(calibration_error(probabilities, task.y_test)),
         "brier": float(np.mean((probabilities - task.y_test) ** 2)),
         "best_epoch": history.best_epoch,
-        "estimate": None if evaluated is None else [evaluated.accuracy.value, evaluated.accuracy.standard_error],
+        "estimate": None if evaluated is None else [evaluated.accuracy.unclipped, evaluated.accuracy.standard_error],
         "rounds": [
             {
                 "set_priors": list(turn.set_priors),
-                "estimate": turn.evaluation.accuracy.value,
+                "estimate": turn.evaluation.accuracy.unclipped,
                 "gain": None if turn.gain is None else [turn.gain.value, turn.gain.standard_error],
                 "better": turn.better,
             }

@@ -247,7 +247,7 @@ def accuracy(scores: Scores, labels: NDArray[np.int64]) -> float:
 
 
 def _pair(estimate: Any) -> list[float]:
-    return [estimate.value, estimate.standard_error]
+    return [estimate.unclipped, estimate.standard_error]
 
 
 def tell(record: Record) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,7 @@ def complete(
     tell: Callable[[Record], str],
     path: Path,
     minutes: float = math.inf,
+    jobs: int = 1,
 ) -> int:
     """Run all fits that are not stored, and return the number of fits that remain when the time limit is reached.
 
@@ -45,6 +49,8 @@ def complete(
         File of JSON lines, see `records`.
     minutes : float
         No fit is started after this time.
+    jobs : int
+        Number of processes; with more than one, ``fit`` must be picklable.
     """
     torch.set_num_threads(1)  # more threads do not speed up such small models
     stored = records.read([path]).fits
@@ -54,17 +60,36 @@ def complete(
     print(f"{len(left):,} fits to run", flush=True)
     writer = records.Writer(path, versions(), machine())
     end = time.monotonic() + 60 * minutes
-    for name, configuration in list(left.items()):
-        if time.monotonic() > end:
-            break
-        started = time.perf_counter()
-        found = fit(configuration)
-        record = {"configuration": configuration, **found, "seconds": round(time.perf_counter() - started, 1)}
+    timed = functools.partial(_timed, fit, end)
+    for name, record in _finished(timed, dict(left), jobs):
+        if record is None:
+            continue
         writer.add(record)
         del left[name]
         print(f"{tell(record)}; {record['seconds']:.0f} s, {len(left):,} remaining", flush=True)
     print(f"{len(left):,} fits remain; run it again to continue" if left else "all fits are stored", f"in {path}")
     return len(left)
+
+
+def _timed(fit: Callable[[Record], Record], end: float, configuration: Record) -> Record | None:
+    """Return the record of a fit, or None if the time is up."""
+    if time.monotonic() > end:
+        return None
+    started = time.perf_counter()
+    found = fit(configuration)
+    return {"configuration": configuration, **found, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def _finished(
+    timed: Callable[[Record], Record | None], left: dict[str, Record], jobs: int
+) -> Iterator[tuple[str, Record | None]]:
+    """Yield the key and the record of each fit when it is finished."""
+    if jobs == 1:
+        yield from ((name, timed(configuration)) for name, configuration in left.items())
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        running = {pool.submit(timed, configuration): name for name, configuration in left.items()}
+        yield from ((running[done], done.result()) for done in as_completed(running))
 
 
 def carry_out(

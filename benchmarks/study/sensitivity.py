@@ -130,7 +130,7 @@ def plain(row: SensitivityRow) -> Record:
     estimates: dict[str, Estimate] = {name: getattr(row, name) for name in ESTIMATES}
     return {
         "parameter": parameter, "error": error, "set_priors": list(set_priors), "target_prior": target_prior,
-        **{name: [round(one.value, 5), round(one.standard_error, 5)] for name, one in estimates.items()},
+        **{name: [round(one.unclipped, 5), round(one.standard_error, 5)] for name, one in estimates.items()},
         "differing": round(row.differing, 5),
     }  # fmt: skip
 

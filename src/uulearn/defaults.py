@@ -1,9 +1,9 @@
 """All default values of the package.
 
-The Python API, the command line and the documentation read these constants, so the same data and settings give
-the same model everywhere. Parameters that default to ``"auto"`` are derived by
-`uulearn.estimator.resolving.resolve_defaults` from the numbers here; ``docs/defaults.md`` says how they were chosen.
-The following interfaces have other defaults than `uulearn.UUClassifier`:
+The Python API, the command line and the documentation read these constants, so the same data and settings give the same
+model everywhere. Parameters that default to ``"auto"`` are derived from these constants by
+`uulearn.estimator.resolving.resolve_defaults`; ``docs/defaults.md`` explains how the values were chosen. The defaults
+of the following interfaces differ from those of `uulearn.UUClassifier`:
 
 ==========================  =========================  ================================================================
 where                       default                    why

@@ -1,14 +1,14 @@
-"""Errors and warnings of uulearn, one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
+"""Errors and warnings of uulearn, with one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
-Silence one kind of warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all of
-them through their base class ``UUWarning``. The report prints the headline above the message and the advice below it.
+Silence a warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all warnings with
+``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below it.
 """
 
 from typing import ClassVar
 
 
 class UUWarning(UserWarning):
-    """Base class of all warnings that uulearn raises."""
+    """Base class of all warnings that uulearn issues."""
 
     headline: ClassVar[str]
     advice: ClassVar[str]
@@ -29,42 +29,42 @@ class IndistinguishableSetsWarning(UUWarning):
 
 
 class SwappedPriorsWarning(UUWarning):
-    """Labeled rows given for evaluation contradict the order of the set priors."""
+    """Labeled rows passed for evaluation contradict the order of the set priors."""
 
     headline = "Labeled rows contradict the order of the class priors"
     advice = "If the first file does not have the higher class prior, swap the values of --set-priors and fit again."
 
 
 class UnevenSetsWarning(UUWarning):
-    """One set is so small that batches had to grow to contain a row of each set."""
+    """One set is so small that larger batches were needed to include rows of both sets."""
 
     headline = "One set is much smaller than the other"
     advice = "Add rows to the smaller set: its size limits the accuracy of every estimate."
 
 
 class OneSidedPredictionsWarning(UUWarning):
-    """The trained model predicts one class for every row, although both classes must be present."""
+    """The trained model predicts the same class for every row, although both classes must be present."""
 
     headline = "The model predicts the same class for every row"
     advice = "Do not use this model. Check the class priors, then train with more rows or other settings."
 
 
 class SuspiciousScoreWarning(UUWarning):
-    """The accuracy estimated from two sets is far below chance or above 1, so the given priors must be wrong."""
+    """The accuracy estimated from two sets is far below chance or above 1, so the given priors are probably wrong."""
 
     headline = "The estimated accuracy is impossible"
     advice = "Check the class priors and their order: the estimate suggests that they are wrong."
 
 
 class UnidentifiedPriorsWarning(UUWarning):
-    """The data do not determine the class priors, or determine them only roughly."""
+    """The class priors cannot be estimated from the data, or only with a large error."""
 
     headline = "The class priors cannot be estimated precisely from the rows"
     advice = "Pass --set-priors if you know the class priors from another source; otherwise results are uncertain."
 
 
 class NotAMixtureWarning(UUWarning):
-    """Target rows are not a mixture of the two classes that make up the sets."""
+    """The target rows do not look like a mixture of the two classes in the sets."""
 
     headline = "The rows to score differ from both sets"
     advice = "Check how these rows were collected; estimates are not valid for them."
@@ -88,7 +88,7 @@ class FailedSettingWarning(UUWarning):
 
 
 class PoorMixingWarning(UUWarning):
-    """The blocks of streamed rows are so large that only a few blocks are mixed at a time."""
+    """The blocks of streamed rows are so large that only a few of them fit in the mixing buffer."""
 
     headline = "Streamed rows are poorly mixed"
     advice = (

@@ -60,7 +60,7 @@ def write_atomically(path: Path, write: Callable[[Path], object], *, alone: bool
 
 
 def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> None:
-    """Delete temporary files of killed processes that are older than ``older_than`` seconds; ``name`` is a pattern."""
+    """Delete temporary files that match the pattern ``name`` and are older than ``older_than`` seconds."""
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # the file was moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
@@ -98,7 +98,7 @@ def finish_moves(folder: Path) -> None:
 
 @contextlib.contextmanager
 def file_lock(path: Path, busy: str, seconds: float = -1) -> Iterator[None]:
-    """Hold an exclusive lock; raise a TimeoutError that starts with ``busy`` after ``seconds`` (−1: wait forever)."""
+    """Hold an exclusive lock; after ``seconds`` (−1: no limit), raise a TimeoutError that begins with ``busy``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
@@ -124,7 +124,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
-    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and exactly."""
+    """Write nested dicts, lists, tuples, numbers, strings and tensors to one file, atomically and without rounding."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_encode(tree, tensors), allow_nan=False)
 

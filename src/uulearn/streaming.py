@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from uulearn.data.inputs import LARGEST_INPUT
 from uulearn.data.shuffling import shuffled
 from uulearn.data.streams import MIXING_BYTES, RowStream
 from uulearn.io.formats import parquet_files
@@ -33,13 +34,13 @@ class ParquetSet(RowStream):
     path : path
         A Parquet file, or a folder that contains Parquet files, possibly in subfolders.
     columns : sequence of str, optional
-        The columns to train on, in this order (default: all columns of the first file). They must contain numbers
-        without missing values, unless ``transform`` converts them.
+        The columns to train on, in this order (default: all columns of the first file). The columns must contain
+        numbers without missing values, unless ``transform`` converts them.
     transform : callable, optional
         A function that converts a pyarrow Table to an array of shape (rows, features).
     buffer_bytes : int
-        Size of the buffer in which rows are mixed. For sorted files, the buffer should hold several hundred row
-        groups. Alternatively, write the rows in random order with `shuffled`.
+        Size in bytes of the buffer in which rows are mixed. For sorted files, the buffer should hold several hundred
+        row groups. Alternatively, write the rows in random order with `shuffled`.
 
     Examples
     --------
@@ -95,9 +96,7 @@ class ParquetSet(RowStream):
                     self._groups.append((number, group))
                     self._sizes.append(metadata.row_group(group).num_rows)
         if not self._sizes:
-            raise ValueError(
-                f"{path} has no rows in *.parquet files; pass a Parquet file that has rows, or a folder of such files."
-            )
+            raise ValueError(f"{path} has no rows in *.parquet files; pass a file or a folder that contains rows.")
         described += [_content_digest(self.files), str(self.columns), describe(transform)]
         self._described = f"{self.path.name}: {'; '.join(described)}"
         self.row_shape = tuple(self.read(0).shape[1:])
@@ -108,7 +107,7 @@ class ParquetSet(RowStream):
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
-        """Return the rows of a row group."""
+        """Return the rows of the given row group."""
         number, group = self._groups[piece]
         file = self.files[number]
         try:
@@ -123,14 +122,18 @@ class ParquetSet(RowStream):
                 f"{rows.shape}."
             )
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        if not np.isfinite(rows).all():
+        bad = ~(np.abs(rows) <= LARGEST_INPUT)
+        if bad.any():
+            row, column, *_ = np.argwhere(bad)[0].tolist()
+            at = column if self.transform else repr(self.columns[column])
             raise ValueError(
-                f"{file} has missing or infinite values in row group {group}; fill them, for example in transform."
+                f"{file} has missing or infinite values, or values above {LARGEST_INPUT:g}, in row group {group}: "
+                f"{rows[bad][0]:g} (row {row} of the group, column {at}); fill or scale them, for example in transform."
             )
         return torch.from_numpy(rows)
 
     def describe(self) -> str:
-        """Return a text with the names, sizes, columns and digest of the files, and the transform."""
+        """Return a description of the files (names, sizes, columns and digest) and of the transform."""
         return self._described
 
     def _numbers(self, table: pa.Table, file: Path) -> np.ndarray[Any, Any]:
@@ -148,7 +151,7 @@ class ParquetSet(RowStream):
 
 
 def _content_digest(files: Sequence[Path]) -> str:
-    """Return a digest of some blocks of the files and of the footers, which contain the range of every column."""
+    """Return a digest of the file footers, which contain the range of every column, and of some data blocks."""
     found = hashlib.blake2b(digest_size=16)
     blocks = max(1, SAMPLED_BLOCKS // len(files))
     for path in files:

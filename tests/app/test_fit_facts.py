@@ -98,6 +98,38 @@ def test_headline_never_claims_perfection(value, interval, expected):
     assert accuracy_range(Estimate(value, 0.01, interval)) == expected
 
 
+def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
+    wide = Estimate(0.858, 0.1, (0.62, 1.0))
+    few = replace(facts, evaluation=replace(facts.evaluation, accuracy=wide), target_prior=0.3)
+    summary = format_summary(few, Path("model"))
+    first = " ".join(summary.partition("model  ")[0].split())
+    assert first == (
+        "warning There are too few rows to know the accuracy: it is estimated to ±20 points. ±5 points need about 435 "
+        "held-out rows per file (uulearn plan --set-priors 0.8 0.2 --target-prior 0.3 --half-width 0.05), or sets "
+        "whose class priors differ more."
+    )
+    assert 'The model may be no better than always answering "negative", which is correct for 70% of' in summary
+    assert format_summary(facts, Path("model")).startswith("model      model\n")
+    assert 'This is better than always answering "negative", which is correct for 50% of the rows.' in " ".join(
+        format_summary(facts, Path("model")).split()
+    )
+
+
+def test_summary_of_impossible_estimate_shows_no_accuracy(facts):
+    impossible = Estimate(1.0, 0.1, (1.0, 1.0), unclipped=1.6)
+    summary = format_summary(replace(facts, evaluation=replace(facts.evaluation, accuracy=impossible)), Path("model"))
+    assert "accuracy   unknown, no accuracy fits these files at these class priors\n" in summary
+    assert "Do not use this model: the class priors are wrong" in summary
+    assert "100%" not in summary
+
+
+def test_json_has_the_unclipped_estimate(facts):
+    clipped = Estimate(1.0, 0.1, (0.9, 1.0), unclipped=1.04)
+    stored = replace(facts, evaluation=replace(facts.evaluation, accuracy=clipped)).to_dict()
+    assert (stored["evaluation"]["accuracy"]["value"], stored["evaluation"]["accuracy"]["unclipped"]) == (1.0, 1.04)
+    assert FitFacts.from_dict(stored).evaluation.accuracy == clipped
+
+
 def test_summary_and_card_show_the_same_headline(facts):
     headline = accuracy_range(facts.evaluation.accuracy)
     summary, card = format_summary(facts, Path("model")), format_model_card(facts)

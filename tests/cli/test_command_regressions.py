@@ -308,6 +308,7 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
     ("content", "text"),
     [
         ("a,b,c\n1,2,1e39\n", "has '1e39' in row 1, column 'c', which is not a finite number"),
+        ("a,b,c\n1,2,-1e18\n", "has '-1e18' in row 1, column 'c', which is not a finite number of at most 1e+15"),
         ("a,b,c\n1,2,yes\n", "has 'yes' in row 1, column 'c', which is not a finite number"),
         ("a,b,c\n1,2,3\n1,,3\n", "has nothing in row 2, column 'b', which is not a finite number"),
         ("a,b,d\n1,2,3\n", "lacks the column 'c'"),
@@ -385,6 +386,7 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
         (np.array(3.0), "of shape (), but the model expects"),
         (np.array([["1", "2", "3"]]), "not of numbers"),
         (np.array([[1.0, 2.0, 1e39]]), "has 1e+39 in row 1, column 2, which is not a finite number"),
+        (np.array([[1, 2, 2 * 10**18]]), "has 2000000000000000000 in row 1, column 2, which is not a finite number"),
         (np.array([[1, None, 3]], dtype=object), "is not a readable .npy array"),
         (b"a,b,c\n1,2,3\n", "is not a readable .npy array"),
         (None, "is not a file"),

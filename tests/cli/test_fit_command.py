@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -13,7 +14,11 @@ from uulearn import UUClassifier
 from uulearn.app.facts import SetFacts
 from uulearn.app.model import TableModel
 from uulearn.cli import main
+from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
+from uulearn.models import MODELS
+from uulearn.risk.corrections import METHODS
+from uulearn.risk.losses import LOSSES
 
 QUICK = ("--epochs", "8", "--no-sensitivity")
 PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
@@ -301,6 +306,106 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
     assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set-priors", "80", "20"), "not percentages; write --set-priors 0.8 0.2."),
+        (("--set-priors", "80%", "20%"), "not percentages; write --set-priors 0.8 0.2."),
+        (("--set-priors", "62.5%,20%"), "not percentages; write --set-priors 0.625 0.2."),
+        (("--set-priors=80", "20"), "not percentages; write --set-priors 0.8 0.2."),
+        ((*PRIORS, "--target-prior", "50%"), "not percentages; write --target-prior 0.5."),
+        ((*PRIORS, "--target-prior=50"), "not percentages; write --target-prior 0.5."),
+        (("--set-priors", "0.5", "0.5"), "takes two different fractions between 0 and 1, got 0.5 and 0.5."),
+        (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
+        ((*PRIORS, "--model", "tree"), "--model must be mlp, linear, resnet32 or allconvnet, got 'tree'."),
+        ((*PRIORS, "--method", "magic"), "--method must be abs, leaky_relu, relu, unbiased or biased, got 'magic'."),
+        ((*PRIORS, "--loss", "hinge"), "--loss must be sigmoid, logistic, ramp, double_hinge or squared, got 'hinge'."),
+        ((*PRIORS, "--target-prior", "0"), "target_prior must be a number strictly between 0 and 1, got 0.0"),
+        ((*PRIORS, "--device", "gpu"), "device must be 'auto', 'cpu' or a CUDA device"),
+    ],
+)
+def test_bad_options_are_reported_before_files_are_opened(uulearn, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)  # without files
+    code, printed, error = uulearn("fit", "a.csv", "b.csv", *arguments)
+    assert (code, printed) == (2, "")
+    lines = [line for line in error.splitlines() if not line.endswith("checking the settings")]
+    assert len(lines) == 1
+    assert lines[0].startswith("error: ")
+    assert message in lines[0]
+
+
+def test_priors_may_follow_an_equals_sign(files, uulearn, tmp_path):
+    code, *_ = uulearn(
+        "fit", files / "a.csv", files / "b.csv", "--set-priors=0.8", "0.2", *QUICK, "--out", tmp_path / "m"
+    )
+    assert code == 0
+
+
+def test_bad_options_do_not_import_torch(tmp_path):
+    for bad in ("--set-priors 80 20", "--set-priors 0.5 0.5", "--set-priors 0.8 0.2 --model tree"):
+        words = ["uulearn", "fit", "a.csv", "b.csv", *bad.split()]
+        code = (
+            f"import sys; sys.argv = {words}\nfrom uulearn.cli import main\n"
+            "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+        assert done.stdout.split() == ["2", "False"]
+
+
+def test_option_names_are_those_of_the_library():
+    assert set(NAMES["model"]) == set(MODELS)
+    assert set(NAMES["method"]) == set(METHODS)
+    assert set(NAMES["loss"]) == {name for name, loss in LOSSES.items() if loss.trainable}
+
+
+def test_stops_at_a_label_left_in_the_files(files, uulearn, tmp_path):
+    frame, y = population(3000, 0)  # the rows that a.csv and b.csv were drawn from
+    classes = dict(zip(frame["patient"], np.where(y, "sick", "well"), strict=True))
+    for name in ("a.csv", "b.csv"):
+        rows = pd.read_csv(files / name)
+        rows.assign(diagnosis=rows["patient"].map(classes)).to_csv(tmp_path / name, index=False)
+    command = ("fit", tmp_path / "a.csv", tmp_path / "b.csv", *PRIORS, *QUICK, "--model", "linear", "--id", "patient")
+    code, _, error = uulearn(*command, "--out", tmp_path / "m")
+    assert code == 2
+    assert "Column 'diagnosis' is probably the label" in error
+    assert "(--drop diagnosis), or keep them (--allow-leakage)" in error
+    assert uulearn(*command, "--drop", "diagnosis", "--out", tmp_path / "m")[0] == 0
+    code, printed, _ = uulearn(*command, "--allow-leakage", "--out", tmp_path / "n")
+    assert code == 0
+    assert "is probably the label" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
+    (tmp_path / "link.csv").symlink_to(files / "a.csv")
+    model = () if command == "fit" else (fitted[0],)
+    for second in (files / "a.csv", tmp_path / "link.csv"):
+        code, _, error = uulearn(command, *model, files / "a.csv", second, "--set-priors", "0.8", "0.2")
+        assert code == 2
+        assert f"{second} are the same file; pass the files of the two sets." in error
+
+
+def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
+    command = ("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    code, _, error = uulearn(*command)
+    assert code == 0
+    assert "replaces" not in error
+    code, _, error = uulearn(*command, "--seed", "1")
+    assert code == 0
+    assert f"{tmp_path / 'm'} has a model, which this fit replaces when it is done" in error
+
+
+def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
+    options = ("evaluate", fitted[0], files / "new.csv", "--labels", "truth")
+    own = json.loads(uulearn(*options, "--json")[1])
+    assert own["class_prior"] == pytest.approx(pd.read_csv(files / "new.csv")["truth"].mean())
+    moved = json.loads(uulearn(*options, "--target-prior", "0.2", "--json")[1])
+    assert moved["class_prior"] == 0.2
+    rates = moved["evaluation"]["true_positive_rate"]["value"], moved["evaluation"]["false_positive_rate"]["value"]
+    assert moved["evaluation"]["accuracy"]["value"] == pytest.approx(0.2 * rates[0] + 0.8 * (1 - rates[1]))
+    assert "accuracy at class prior 0.2; --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
 
 
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):

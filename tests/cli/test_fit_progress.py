@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 import sys
 
 import numpy as np
@@ -157,7 +158,10 @@ def test_early_stopping_shortens_the_time_left(clock):
     training.end()
     training = Training(progress, 100)
     assert progress.fraction == pytest.approx(0.5)
-    assert progress.seconds_left == pytest.approx(100.0)
+    assert progress.seconds_left == pytest.approx(20.0)  # as many epochs as the finished model
+    clock.now = 50.0
+    training.epoch(30)
+    assert progress.seconds_left == 0
 
 
 def test_each_model_of_a_batched_training_counts(clock):
@@ -166,7 +170,7 @@ def test_each_model_of_a_batched_training_counts(clock):
     training = Training(progress, 200, 13)
     clock.now = 3.0
     training.epoch(50)
-    assert progress.text == "again: 650 of 2,600 epochs, 13 models at once, about 9.0 s left"
+    assert progress.text == "again: 650 of 2,600 epochs, 13 models at once, at most 9.0 s left"
 
 
 def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
@@ -176,7 +180,7 @@ def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
         training = Training(progress, 10)
         clock.now += 5.0
         training.epoch(5)
-        assert progress.text == f"{stage}: 5 of 10 epochs, about 5.0 s left"
+        assert progress.text == f"{stage}: 5 of 10 epochs, at most 5.0 s left"
         training.end()
         assert progress.text == stage
     progress(StageStarted("evaluating"))
@@ -223,7 +227,7 @@ def test_log_lines_become_rarer(clock, capsys):
     train_for(3599, LogOutput(clock), clock)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "   0.0 s  training"
-    assert lines[1] == "  10.0 s  training: 10 of 3,600 epochs, about 59 min 50 s left"
+    assert lines[1] == "  10.0 s  training: 10 of 3,600 epochs, at most 59 min 50 s left"
     times = [float(line.split()[0]) for line in lines]
     gaps = np.diff(times)
     assert min(gaps) >= 10
@@ -281,7 +285,9 @@ def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
     run(monkeypatch, [*command, tmp_path / "m"])
     lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
     assert lines[:4] == ["checking the settings", "reading both files", "encoding columns", "training"]
-    epochs = [line.split(", about ")[0] for line in lines if line.startswith("training: ") and "about" in line]
+    epochs = [
+        re.split(", (?:about|at most) ", line)[0] for line in lines if line.startswith("training: ") and " left" in line
+    ]
     assert epochs[:4] == [f"training: {done} of 12 epochs, model 1 of 3" for done in (1, 2, 3, 4)]
     assert epochs[-1] == "training: 12 of 12 epochs, model 3 of 3"
     again = "training with wrong priors, to measure their effect"

@@ -186,7 +186,7 @@ def test_json_equals_the_plan(command):
     ("arguments", "text"),
     [
         (["--set-priors", 0.5, 0.5], "set_priors must differ, got (0.5, 0.5)"),
-        (["--set-priors", 80, 20], "must lie in [0, 1], got 80.0; write 80% as 0.8"),
+        (["--set-priors", 80, 20], "not percentages; write --set-priors 0.8 0.2."),
         (
             ["--set-priors", 0.8, 0.2, "--target-prior", 0],
             "target_prior must be a number strictly between 0 and 1, got 0.0",

@@ -224,7 +224,7 @@ INVALID_IDX = {
     "labels of other images": (LABELS, idx(np.zeros(19, np.uint8)), "expected a header for 20 bytes, found 19"),
     "labels as images": (IMAGES, idx(np.zeros(20, np.uint8)), "expected a header for 20 × 28 × 28 bytes, found 20"),
     "no dimensions": (IMAGES, b"\0\0\x08\0", "expected a header for 20 × 28 × 28 bytes, found no"),
-    "other content": (IMAGES, idx(TRAIN), "has the layout of MNIST but other content"),
+    "other content": (IMAGES, idx(TRAIN), "has the layout of MNIST but different content"),
 }  # fmt: skip
 
 
@@ -247,7 +247,7 @@ def test_rejects_invalid_idx_files(tmp_path, small_idx, case, compress):
     (lambda packed: packed[:-4], "is truncated: its compressed data are incomplete"),
     (lambda packed: b"<html>not found</html>", "is not an intact gzip file"),
     (lambda packed: packed[:-8] + b"\0\0\0\0" + packed[-4:], "is not an intact gzip file (CRC check failed"),
-    (lambda packed: packed[:10] + b"\xff" * 20 + packed[30:], "is damaged: it cannot be uncompressed"),
+    (lambda packed: packed[:10] + b"\xff" * 20 + packed[30:], "is damaged: it cannot be decompressed"),
 ])  # fmt: skip
 def test_rejects_damaged_compression(tmp_path, small_idx, damage, words):
     write_idx(tmp_path / "mnist", small_idx)
@@ -392,7 +392,7 @@ def test_error_without_pooch(monkeypatch, tmp_path, small_idx):
     with pytest.raises(DatasetNotFoundError) as error:
         load_images("mnist")
     text = one_sentence(error)
-    assert "run pip install 'uulearn[data]' or put train-images-idx3-ubyte.gz, " in text
+    assert "run pip install 'uulearn[data]', or put train-images-idx3-ubyte.gz, " in text
     assert text.endswith(" into mnist/ in the folder set by data_dir or UULEARN_DATA.")
     write_idx(tmp_path / "mnist", small_idx)
     monkeypatch.setenv("UULEARN_DATA", str(tmp_path))
@@ -494,7 +494,7 @@ def test_download_with_wrong_checksum_is_discarded(monkeypatch, tmp_path, small_
         load_images("mnist", data_dir=tmp_path / "data")
     host = server.address.split("/")[2]
     assert one_sentence(error) == (
-        f"MNIST could not be downloaded ({host} sent a t10k-images-idx3-ubyte.gz with a wrong checksum); put "
+        f"MNIST could not be downloaded (t10k-images-idx3-ubyte.gz from {host} has a wrong checksum); put "
         f"t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into {tmp_path / 'data' / 'mnist'}."
     )
     assert files_under(tmp_path / "data") == {f"mnist/{file}.gz" for file in IDX_FILES[:2]}
@@ -506,7 +506,7 @@ def test_error_for_missing_file_and_failed_connection(monkeypatch, tmp_path, sma
         load_images("mnist", data_dir=tmp_path / "data")
     host = server.address.split("/")[2]
     text = one_sentence(error)
-    assert f"({host} answered 404 for {IMAGES}.gz, the connection to 127.0.0.1:9 failed); put {IMAGES}.gz, " in text
+    assert f"({host} returned 404 for {IMAGES}.gz, the connection to 127.0.0.1:9 failed); put {IMAGES}.gz, " in text
     assert files_under(tmp_path / "data") == set()
 
 
@@ -562,8 +562,8 @@ def test_existing_cifar_files_are_kept(monkeypatch, tmp_path, small_cifar, serve
 
 
 @pytest.mark.parametrize(("lacking", "checksum", "words"), [
-    (True, True, f"({CIFAR_ARCHIVE} lacks data_batch_3.bin); put data_batch_3.bin into "),
-    (False, False, f"sent a {CIFAR_ARCHIVE} with a wrong checksum); put data_batch_1.bin, "),
+    (True, True, f"({CIFAR_ARCHIVE} does not contain data_batch_3.bin); put data_batch_3.bin into "),
+    (False, False, "has a wrong checksum); put data_batch_1.bin, "),
 ])  # fmt: skip
 def test_error_for_wrong_archive(monkeypatch, tmp_path, small_cifar, server, lacking, checksum, words):
     if lacking:

@@ -165,7 +165,9 @@ def test_first_training_equals_the_estimator(refined):
     kept = render_refinement.kept(way)
     assert (own.predict(table.X_test) == table.y_test).mean() == way["accuracy"][kept]
     assert max(done.number for done in own.self_training_ if done.better) == kept
-    assert [done.evaluation.accuracy.value for done in own.self_training_] == [value for value, _ in way["estimates"]]
+    assert [done.evaluation.accuracy.unclipped for done in own.self_training_] == [
+        value for value, _ in way["estimates"]
+    ]
 
 
 def test_killed_quick_run_resumes(refined, tmp_path, capsys):
@@ -262,9 +264,9 @@ def test_quick_run_stores_the_result_of_prior_sensitivity(altered, capsys):
     assert len(pair["rows"]) == len(found.rows) == 13
     for stored, row in zip(pair["rows"], found.rows, strict=True):
         assert (stored["parameter"], stored["error"]) == row.assumption[:2]
-        assert stored["shown"] == [round(row.shown.value, 5), round(row.shown.standard_error, 5)]
+        assert stored["shown"] == [round(row.shown.unclipped, 5), round(row.shown.standard_error, 5)]
         assert stored["true"][0] == round(row.true.value, 5)
-        assert stored["if_guess_right"][0] == round(row.if_guess_right.value, 5)
+        assert stored["if_guess_right"][0] == round(row.if_guess_right.unclipped, 5)
         assert stored["differing"] == round(row.differing, 5)
     assert pair["held_out"] == list(found.held_out_sizes)
     sensitivity.main(["--quick", "--out", str(altered)])

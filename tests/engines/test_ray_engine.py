@@ -367,7 +367,7 @@ def test_fit_resumes_if_a_worker_is_killed(uulearn, tables, monkeypatch):
         code, several, err = uulearn(*FIT, "--epochs", 150, "--out", "several", *ON_RAY)
     assert killer.killed
     assert code == 0, err
-    assert "training by 2 processes on Ray" in err
+    assert "training with 2 processes on Ray" in err
     assert several == alone.replace("alone", "several")
     assert (tables / "several/config.toml").read_text() == (tables / "alone/config.toml").read_text()
     ours, theirs = (TableModel.load(tables / model) for model in ("several", "alone"))
@@ -472,7 +472,7 @@ def test_validates_addresses_and_options(monkeypatch):
     assert uses_ray("ray", "auto", 3)
     with pytest.raises(ValueError, match="--address auto needs --engine ray; add --engine ray, or remove --address"):
         uses_ray("local", "auto", None)
-    with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'ray://head'"):
+    with pytest.raises(ValueError, match="--address must be auto or the HOST:PORT of the head node, got 'ray://head'"):
         full_address("ray://head")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with socket.socket() as bound:  # but not listening
@@ -480,5 +480,5 @@ def test_validates_addresses_and_options(monkeypatch):
         unused = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"cannot connect to a Ray cluster at {unused}; start one with ray start"):
             ray_cluster(unused).__enter__()
-    with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'head:port'"):
+    with pytest.raises(ValueError, match="--address must be auto or the HOST:PORT of the head node, got 'head:port'"):
         ray_cluster("head:port").__enter__()

@@ -7,7 +7,7 @@ import torch
 from scipy import sparse
 
 from uulearn import UUClassifier
-from uulearn.data.inputs import read_table
+from uulearn.data.inputs import LARGEST_INPUT, read_table
 from uulearn.selection import UUClassifierCV
 from uulearn.streaming import RowStream
 from uulearn.training import TrainingOptions
@@ -84,13 +84,55 @@ def test_rejects_values_that_are_not_finite(value, kind, counts, quick):
         "sparse": sparse.csr_matrix,
         "torch": torch.tensor,
     }[kind](X)
-    with pytest.raises(ValueError, match="contains NaN, infinity or a value too large") as caught:
+    found = "NaN or infinity" if not np.isfinite(value) else r"1e\+300"
+    with pytest.raises(ValueError, match=f"contains {found}.*row 260, column 2"):
         UUClassifier(**quick).fit(given, sets)
-    if kind != "sparse":
-        assert "row 260, column 2" in str(caught.value)
     classifier = UUClassifier(**quick | {"epochs": 1}).fit(*counts)
-    with pytest.raises(ValueError, match="contains NaN"):
+    with pytest.raises(ValueError, match=f"contains {found}.*row 260, column 2"):
         classifier.predict(X)
+
+
+@pytest.mark.filterwarnings("ignore:the trained model predicts")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("model", ["mlp", "linear"])
+def test_rejects_values_whose_squares_overflow(model, dtype, counts, quick):
+    X, sets = pd.DataFrame(counts[0].astype(dtype), columns=["age", "income", "visits"]), counts[1]
+    classifier = UUClassifier(**quick | {"epochs": 1, "model": model, "model_params": None})
+    classifier.fit(X, sets)
+    for scale in (2e14, 1e17):  # the largest count is 21
+        large = X.assign(income=(X["income"] * scale).astype(dtype))
+        with pytest.raises(ValueError, match=r"contains .* \(row \d+, column 'income'\).*above 1e\+15; .* divide the"):
+            classifier.fit(large, sets)
+        with pytest.raises(ValueError, match=r"contains .* \(row \d+, column 'income'\)"):
+            classifier.predict_proba(large)
+        with pytest.raises(ValueError, match=r"Input test_data contains .* \(row \d+, column 'income'\)"):
+            classifier.fit(X, sets, test_data=(large, sets))
+
+
+@pytest.mark.filterwarnings("ignore:the trained model predicts")
+@pytest.mark.parametrize("batch_norm", [True, False])
+@pytest.mark.parametrize("n_estimators", [1, 2])
+def test_fits_and_predicts_at_largest_input(batch_norm, n_estimators, counts, quick):
+    X, sets = counts
+    X = X * (LARGEST_INPUT / X.max())
+    arguments = quick | {"epochs": 3, "model": "mlp", "model_params": {"hidden": (20, 20), "batch_norm": batch_norm}}
+    classifier = UUClassifier(**arguments | {"n_estimators": n_estimators}).fit(X, sets)
+    assert all(bool(value.isfinite().all()) for value in classifier.model_.state_dict().values())
+    assert np.isfinite(classifier.decision_function(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore:the trained model predicts")
+def test_no_class_from_a_score_that_is_not_finite(counts, quick):
+    X, sets = counts
+    classifier = UUClassifier(**quick | {"epochs": 1, "model": "linear", "model_params": None}).fit(X, sets)
+    with torch.no_grad():
+        classifier.model_.output.weight.fill_(3e38)
+    rows = np.array([[0.0, 0.0, 0.0], [9.0, 9.0, 9.0]])
+    for method in (classifier.decision_function, classifier.predict, classifier.predict_proba):
+        with pytest.raises(ValueError, match="score of row 1 of X is inf, so it has no class"):
+            method(rows)
+        with pytest.raises(ValueError, match="score of row 0 of X is -inf, so it has no class"):
+            method(-rows[1:])
 
 
 @pytest.mark.parametrize(

@@ -319,14 +319,14 @@ def test_file_has_our_metadata_only(exported):
 
 
 def test_refused_rows_have_no_score(fitted, exported):
-    X = np.zeros((5, 3), dtype=np.float32)
-    X[1, 0], X[2, 1], X[3, 2] = np.nan, np.inf, -np.inf
+    X = np.zeros((6, 3), dtype=np.float32)
+    X[1, 0], X[2, 1], X[3, 2], X[4, 0] = np.nan, np.inf, -np.inf, 1e18
     found = run(exported.path, X)
-    bad = np.array([False, True, True, True, False])
+    bad = np.array([False, True, True, True, True, False])
     np.testing.assert_array_equal(np.isnan(found["score"]), bad)
     np.testing.assert_array_equal(np.isnan(found["probability"]), bad)
     np.testing.assert_array_equal(found["class"] == -1, bad)
-    with pytest.raises(ValueError, match="contains NaN, infinity"):
+    with pytest.raises(ValueError, match="contains NaN or infinity"):
         fitted.decision_function(pd.DataFrame(X[1:2], columns=COLUMNS))
 
 

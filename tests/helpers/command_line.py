@@ -12,11 +12,11 @@ import numpy as np
 
 PRIORS = ("--set-priors", "0.8", "0.2")
 SMALL = (*PRIORS, "--epochs", "2", "--n-estimators", "1", "--no-sensitivity", "--model", "linear")
-PROGRESS = re.compile(r" *\d+\.\d s  .*")
+PROGRESS = re.compile(r" *\d+\.\d s  .*|.* has a model, which this fit replaces when it is done; .*")
 
 
 class Ended(NamedTuple):
-    """The result of a command; ``said`` are its lines on standard error without progress."""
+    """The result of a command; ``said`` are its lines on standard error without progress and notes."""
 
     code: int
     out: str

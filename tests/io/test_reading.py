@@ -206,7 +206,7 @@ def test_reads_compressed_text(tmp_path, compression):
         in refusal(damaged)
     )
     plain = save(tmp_path, text, f"plain.csv{suffix}")
-    assert f"FILE is not compressed with {compression}, although its name says so (first bytes: 61 2c" in refusal(plain)
+    assert f"has a {compression} suffix but is not compressed with {compression} (first bytes: 61 2c" in refusal(plain)
 
 
 def test_rejects_other_encodings_with_position_and_line(tmp_path):
@@ -331,7 +331,7 @@ def test_names_are_stripped(tmp_path):
 
 def test_rejects_repeated_column_names(tmp_path):
     found = refusal(save(tmp_path, "a,b, a,c,b\n1,2,3,4,5\n"))
-    assert found == "FILE has more than one column named 'a', 'b'; give each a unique name."
+    assert found == "FILE has more than one column named 'a', 'b'; use unique column names."
     many = ",".join(f"x{i},x{i}" for i in range(20))
     assert "'x0', 'x1', 'x2', 'x3', 'x4' and 15 more;" in refusal(save(tmp_path, f"{many}\n"))
     assert "more than one column named 'Unnamed: 0'" in refusal(save(tmp_path, ",Unnamed: 0\n1,2\n"))

@@ -121,7 +121,7 @@ def test_float_format_applies_only_to_floats(tmp_path, dtype):
 
 @pytest.mark.parametrize("float_format", ["", "%", "%s %s", "x", "{:.3g}", 6, "%.3q", "%d%%"])
 def test_rejects_bad_float_formats(tmp_path, float_format):
-    with pytest.raises(ValueError, match="float_format must be a number format like '%.6g', got "):
+    with pytest.raises(ValueError, match="float_format must be a format such as '%.6g', got "):
         TableWriter(tmp_path / "t.csv", float_format=float_format)
 
 
@@ -251,7 +251,7 @@ def refused(path, *frames, match, **arguments):
 def test_first_frame_fixes_the_columns(tmp_path):
     for name in TEXT_FORMATS + ARROW_FORMATS:
         for second in (FRAME[["score", "id"]], FRAME[["id"]], FRAME.assign(more=1)):
-            refused(tmp_path / name, FRAME, second, match=r"but the first had 'id', 'score'; write the same columns")
+            refused(tmp_path / name, FRAME, second, match=r"but the first frame had 'id', 'score'; write the same")
 
 
 def test_rejects_frames_with_repeated_columns(tmp_path):
@@ -296,7 +296,7 @@ def test_rejects_text_that_utf8_cannot_hold(tmp_path):
 
 def test_rejects_infinity_in_json(tmp_path):
     frame = pd.DataFrame({"x": [1.0, math.inf]})
-    refused(tmp_path / "t.jsonl", frame, match="a frame for .* has an infinite number")
+    refused(tmp_path / "t.jsonl", frame, match="a frame for .* has an infinite value")
     assert read_table(write(tmp_path / "t.csv", frame))["x"].tolist() == ["1.0", "inf"]
 
 
@@ -306,7 +306,7 @@ def test_typed_formats_reject_columns_of_mixed_types(tmp_path, name):
         tmp_path / name, pd.DataFrame({"m": pd.Series([1, "x"], dtype=object)}), match="column 'm' cannot be written"
     )
     ints, halves = pd.DataFrame({"m": [1]}), pd.DataFrame({"m": [0.5]})
-    refused(tmp_path / name, ints, halves, match="column 'm' cannot .* as int64, like the first frame .*one type")
+    refused(tmp_path / name, ints, halves, match="column 'm' cannot .* as int64, its type in the first .*one type")
 
 
 def test_writing_needs_the_with_statement(tmp_path):

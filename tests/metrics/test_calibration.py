@@ -1,15 +1,17 @@
 """Platt scaling without labels, prior shift, Bayes thresholds and the calibration error."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import approx_fprime
 from scipy.special import expit, logit
 
 from uulearn.metrics.calibration import (
     PlattScaling,
     bayes_threshold,
+    calibrate_out_of_fold,
     calibration_error,
     fit_platt_scaling,
     shift_log_odds,
@@ -97,22 +99,61 @@ def test_slope_is_near_zero_for_reversed_scores():
     assert 0 < scaling.slope < 0.05
 
 
-def test_gradient_equals_finite_differences(monkeypatch):
-    seen = {}
+def test_mean_probability_is_the_known_class_prior_of_all_rows():
+    scores, sets = two_sets(np.random.default_rng(3), (0.6, 0.4), (150, 450))
+    scaling = fit_platt_scaling(scores, sets, (0.6, 0.4), 0.45)
+    assert expit(scaling.log_odds(scores)).mean() == pytest.approx(0.45, abs=1e-6)  # (150·0.6 + 450·0.4)/600
 
-    def recording(function, start, **arguments):
-        seen["function"] = function
-        return original(function, start, **arguments)
 
-    import uulearn.metrics.calibration as module
+def test_probabilities_shrink_to_the_class_prior_if_the_rows_cannot_calibrate_them():
+    """The spread of the probabilities grows with the number of rows and with the distance of the priors."""
+    spreads = []
+    for n, priors in ((15, (0.55, 0.45)), (100, (0.6, 0.4)), (2000, (0.8, 0.2))):
+        found = []
+        for seed in range(20):
+            scores, sets = two_sets(np.random.default_rng([seed, 2]), priors, (n, n), shift=1.5)
+            found.append(expit(fit_platt_scaling(scores, sets, priors, 0.5).log_odds(scores)).std())
+        spreads.append(np.mean(found))
+    assert spreads[0] < spreads[1] - 0.02 < spreads[2] - 0.04
 
-    original = module.minimize
-    monkeypatch.setattr(module, "minimize", recording)
-    scores, sets = two_sets(np.random.default_rng(0), (0.8, 0.3), (40, 70))
-    fit_platt_scaling(scores, sets, (0.8, 0.3), 0.5)
-    for at in ([0.0, 0.0], [1.5, -0.7], [-1.0, 2.0]):
-        numeric = approx_fprime(np.array(at), lambda line: seen["function"](line)[0], 1e-6)
-        np.testing.assert_allclose(seen["function"](np.array(at))[1], numeric, atol=1e-5)
+
+def test_few_rows_at_close_priors_are_calibrated():
+    """The mean over scores from hardly to well separated, at 100 to 300 rows per set."""
+    errors = []
+    for place, (n, shift) in enumerate(itertools.product((100, 200, 300), (0.2, 0.4, 0.6, 0.9, 1.3))):
+        for seed in range(8):
+            rng = np.random.default_rng([place, seed, 9])
+            scores, sets = two_sets(rng, (0.6, 0.4), (n, n), shift)
+            y = rng.random(5000) < 0.4
+            scaling = fit_platt_scaling(scores, sets, (0.6, 0.4), 0.4)
+            errors.append(calibration_error(expit(scaling.log_odds(rng.normal(shift * (2.0 * y - 1)))), y))
+    assert np.mean(errors) < 0.08
+
+
+def test_grouped_scores_give_the_same_line(monkeypatch):
+    scores, sets = two_sets(np.random.default_rng(4), (0.7, 0.2), (3000, 2000))
+    grouped = fit_platt_scaling(scores, sets, (0.7, 0.2), 0.3)
+    monkeypatch.setattr("uulearn.metrics.calibration.MAX_POINTS", 10_000)
+    exact = fit_platt_scaling(scores, sets, (0.7, 0.2), 0.3)
+    np.testing.assert_allclose(grouped.log_odds([-2, 0, 2]), exact.log_odds([-2, 0, 2]), atol=5e-3)
+
+
+def test_no_row_calibrates_itself():
+    scores, sets = two_sets(np.random.default_rng(5), (0.7, 0.3), (300, 300))
+    folds = np.arange(600) % 3
+    scaling, log_odds = calibrate_out_of_fold(scores, sets, folds, (0.7, 0.3), 0.2)
+    assert scaling == fit_platt_scaling(scores, sets, (0.7, 0.3), 0.2)
+    inside = folds == 1
+    other = fit_platt_scaling(scores[~inside], sets[~inside], (0.7, 0.3), 0.2)
+    np.testing.assert_array_equal(log_odds[inside] > 0, other.log_odds(scores[inside]) > 0)
+    same = (log_odds > 0) == (scaling.log_odds(scores) > 0)
+    np.testing.assert_allclose(log_odds[same], scaling.log_odds(scores)[same], rtol=1e-5, atol=1e-6)
+    assert 0 < (~same).sum() < 60
+    assert np.abs(log_odds[~same]).max() < 2e-6
+    mixed = sets.copy()
+    mixed[inside] = np.random.default_rng(6).permutation(sets[inside])
+    again = calibrate_out_of_fold(scores, mixed, folds, (0.7, 0.3), 0.2)[1]
+    np.testing.assert_array_equal(again[inside] > 0, log_odds[inside] > 0)
 
 
 @given(st.floats(-20, 20), prior, prior, prior)

@@ -47,7 +47,7 @@ def test_accuracy_is_one_minus_the_zero_one_risk(seed, set_priors, pi):
         torch.from_numpy(sets),
     )  # no score of zero, for which the loss is one half
     risk = uu_risk(*tensors, set_priors, pi, loss="zero_one", method="unbiased").unbiased.item()
-    assert uu_accuracy(scores - 0.05, sets, set_priors, pi).value == pytest.approx(1 - risk, abs=1e-9)
+    assert uu_accuracy(scores - 0.05, sets, set_priors, pi).unclipped == pytest.approx(1 - risk, abs=1e-9)
 
 
 @given(seeds, prior)
@@ -90,11 +90,11 @@ def test_swapping_the_classes_mirrors_the_metrics(seed, set_priors, pi):
 def test_metrics_are_consistent(seed, set_priors, pi, threshold):
     scores, sets = draw(seed)
     evaluated = evaluate(scores, sets, set_priors, pi, threshold=threshold)
-    t, f = evaluated.true_positive_rate.value, evaluated.false_positive_rate.value
-    assert evaluated.accuracy.value == pytest.approx(pi * t + (1 - pi) * (1 - f))
-    assert evaluated.balanced_accuracy.value == pytest.approx((t + 1 - f) / 2)
+    t, f = evaluated.true_positive_rate.unclipped, evaluated.false_positive_rate.unclipped
+    assert evaluated.accuracy.unclipped == pytest.approx(pi * t + (1 - pi) * (1 - f))
+    assert evaluated.balanced_accuracy.unclipped == pytest.approx((t + 1 - f) / 2)
     rates = uu_rates(scores, sets, set_priors, threshold=threshold)
-    assert (rates.true_positive.value, rates.false_positive.value) == (t, f)
+    assert (rates.true_positive.unclipped, rates.false_positive.unclipped) == (t, f)
     assert uu_accuracy(scores, sets, set_priors, pi, threshold=threshold) == evaluated.accuracy
     assert uu_balanced_accuracy(scores, sets, set_priors, threshold=threshold) == evaluated.balanced_accuracy
     assert uu_auc(scores, sets, set_priors) == evaluated.auc
@@ -109,12 +109,12 @@ def test_cost_is_the_sum_over_both_errors(seed, set_priors, pi, false_positive, 
     costs = {"false_positive_cost": false_positive, "false_negative_cost": false_negative}
     found = uu_cost(scores, sets, set_priors, pi, **costs)
     rates = uu_rates(scores, sets, set_priors)
-    t, f = rates.true_positive.value, rates.false_positive.value
-    assert found.value == pytest.approx(pi * false_negative * (1 - t) + (1 - pi) * false_positive * f, abs=1e-9)
+    t, f = rates.true_positive.unclipped, rates.false_positive.unclipped
+    assert found.unclipped == pytest.approx(pi * false_negative * (1 - t) + (1 - pi) * false_positive * f, abs=1e-9)
     assert 0 <= found.interval[0] <= found.interval[1] <= pi * false_negative + (1 - pi) * false_positive + 1e-12
     error = uu_cost(scores, sets, set_priors, pi, false_positive_cost=1, false_negative_cost=1)
     accuracy = uu_accuracy(scores, sets, set_priors, pi)
-    assert error.value == pytest.approx(1 - accuracy.value)
+    assert error.unclipped == pytest.approx(1 - accuracy.unclipped)
     assert error.interval == pytest.approx((1 - accuracy.interval[1], 1 - accuracy.interval[0]))
 
 
@@ -122,8 +122,8 @@ def test_cost_is_the_sum_over_both_errors(seed, set_priors, pi, false_positive, 
 def test_ranking_by_balanced_accuracy_does_not_depend_on_priors(seed, theta):
     one, other = draw(seed), draw(seed + 1)
     for measure in (uu_balanced_accuracy, uu_auc):
-        known = [measure(*data, (theta, 1 - theta)).value for data in (one, other)]
-        assumed = [measure(*data, (0.9, 0.3)).value for data in (one, other)]
+        known = [measure(*data, (theta, 1 - theta)).unclipped for data in (one, other)]
+        assumed = [measure(*data, (0.9, 0.3)).unclipped for data in (one, other)]
         assert np.sign(round(known[0] - known[1], 9)) == np.sign(round(assumed[0] - assumed[1], 9))
 
 
@@ -145,7 +145,7 @@ def test_accuracy_difference_equals_difference_of_accuracies(seed, set_priors, p
     scores, sets = draw(seed)
     other = scores + np.random.default_rng(seed).normal(size=len(scores))
     difference = uu_accuracy_difference(scores, other, sets, set_priors, pi)
-    accuracies = [uu_accuracy(values, sets, set_priors, pi).value for values in (scores, other)]
+    accuracies = [uu_accuracy(values, sets, set_priors, pi).unclipped for values in (scores, other)]
     assert difference.value == pytest.approx(accuracies[0] - accuracies[1])
     assert uu_accuracy_difference(other, scores, sets, set_priors, pi).value == pytest.approx(-difference.value)
     none = uu_accuracy_difference(scores, 2 * scores, sets, set_priors, pi)
@@ -173,7 +173,9 @@ def test_negative_weight_mirrors_the_interval():
 def test_interval_is_ordered_and_within_range():
     scores, sets = np.repeat([1.0, -1.0], 20), np.repeat([0, 1], 20)
     evaluated = evaluate(scores, sets, (0.7, 0.3), 0.5)
-    assert evaluated.accuracy.value == pytest.approx(1.75)  # unbiased; these scores contradict the priors
+    assert evaluated.accuracy.unclipped == pytest.approx(1.75)  # unbiased; these scores contradict the priors
+    assert str(evaluated.accuracy) == "1.000 (95% interval 1.000 to 1.000)"
+    assert (evaluated.auc.value, evaluated.true_positive_rate.value, evaluated.false_positive_rate.value) == (1, 1, 0)
     assert evaluated.accuracy.interval == (1.0, 1.0)
     assert evaluated.auc.interval[1] == 1.0
     assert 0 <= evaluated.false_positive_rate.interval[0] <= evaluated.false_positive_rate.interval[1] <= 1

@@ -48,7 +48,7 @@ def test_intervals_cover_the_true_metrics(set_priors, sizes, shift, threshold, p
         for name, value in truth.items():
             estimate = getattr(evaluated, name)
             covered[name] += estimate.interval[0] <= value <= estimate.interval[1]
-            values[name].append(estimate.value)
+            values[name].append(estimate.unclipped)
             errors[name].append(estimate.standard_error)
     tolerance = 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / repeats)
     for name, value in truth.items():

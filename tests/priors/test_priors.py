@@ -200,7 +200,7 @@ def test_similar_sets_warn():
 
 def test_identical_sets_give_nan_and_full_intervals():
     scores = np.arange(500.0)
-    with pytest.warns(UnidentifiedPriorsWarning, match="difference at least 0 points"):
+    with pytest.warns(UnidentifiedPriorsWarning, match="differ by at least 0 points"):
         found = estimate_set_priors_from_scores(scores, scores, random_state=0)
     assert np.isnan(found.set_priors).all()
     assert found.intervals == ((0.0, 1.0), (0.0, 1.0))
@@ -209,8 +209,8 @@ def test_identical_sets_give_nan_and_full_intervals():
 def test_overlapping_classes_warn_with_bounds_and_advice():
     rng = np.random.default_rng(7)
     text = (
-        r"AUC between them may be as low as 0\.7\d.*set 1 is at least (\d+)% positive, set 0 at most (\d+)%, "
-        r"the difference at least (\d+) points.*Label a small sample"
+        r"AUC between them may be as low as 0\.7\d.*set 1 is at least (\d+)% positive, set 0 is at most (\d+)% "
+        r"positive, and the priors differ by at least (\d+) points.*Label a small sample"
     )
     scores0, scores1 = draw(rng, 8000, 0.2, 1.0), draw(rng, 8000, 0.8, 1.0)
     with pytest.warns(UnidentifiedPriorsWarning, match=text) as caught:
@@ -228,7 +228,7 @@ def test_wide_intervals_warn():
 def test_rejects_reversed_scores():
     rng = np.random.default_rng(9)
     scores = draw(rng, 1500, 0.2), draw(rng, 1500, 0.8)
-    with pytest.raises(ValueError, match=r"lower in set 0, given as .*negated scores, or higher_prior_set=1"):
+    with pytest.raises(ValueError, match=r"set 0 was given as .*negate the scores, or pass higher_prior_set=1"):
         estimate_set_priors_from_scores(*scores)
     assert estimate_set_priors_from_scores(*scores, higher_prior_set=1, random_state=0).set_priors[1] > 0.5
 
@@ -337,11 +337,11 @@ class WrongShape(LogisticRegression):
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "text"),
     [
-        ((np.ones((9, 2)), np.ones((9, 3))), {}, ValueError, "X0 has 2 columns and X1 has 3"),
+        ((np.ones((9, 2)), np.ones((9, 3))), {}, ValueError, "X0 has 2 columns, but X1 has 3"),
         ((np.ones(9), np.ones((9, 3))), {}, ValueError, r"X0 must have shape \(n, columns\), got \(9,\)"),
-        ((np.ones((9, 1)), [["a"]] * 9), {}, ValueError, "X1 must be numbers"),
+        ((np.ones((9, 1)), [["a"]] * 9), {}, ValueError, "X1 must contain numbers"),
         (([[1.0], [math.inf]], [[1.0]]), {}, ValueError, "X0 has inf in row 1, column 0"),
-        ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must be at least 2 and at most .* got 1"),
+        ((np.ones((9, 2)), np.ones((9, 2))), {"folds": 1}, ValueError, "folds must lie between 2 and 9, .* got 1"),
         ((np.eye(9), np.eye(9)), {"scorer": "forest"}, TypeError, "scorer must be a classifier .* got 'forest'"),
         ((np.eye(9), 2 + np.eye(9)), {"scorer": WrongShape()}, ValueError, r"got shape \(4, 2\) for 4 rows"),
         ((np.eye(9), np.ones((7, 9))), {}, ValueError, "all rows of one set are identical"),
@@ -396,7 +396,9 @@ def test_interval_of_a_large_set_equals_that_of_the_population():
 
 
 def test_labels_with_unclear_order_warn():
-    with pytest.warns(UnidentifiedPriorsWarning, match=r"6 of 10 labeled rows of set 0.*4 of 10 of set 1.*p = 0\.66"):
+    with pytest.warns(
+        UnidentifiedPriorsWarning, match=r"6 of 10 labeled rows in set 0 and 4 of 10 in set 1.*p = 0\.66"
+    ):
         priors_from_labels([1] * 6 + [0] * 4, [True] * 4 + [False] * 6)
 
 
@@ -404,9 +406,9 @@ def test_labels_with_unclear_order_warn():
     ("arguments", "options", "text"),
     [
         (([], [1]), {}, "y0 has no labels"),
-        (([1, 0], [1, 2]), {}, r"y1 must be 1 for positive and 0 or -1 for negative, got \[1, 2\]"),
-        (([-1, 0, 1], [1]), {}, r"y0 must be"),
-        (([1, 0], [1]), {"sizes": (1, 5)}, "set 0 has 1 rows but y0 has 2 labels"),
+        (([1, 0], [1, 2]), {}, r"y1 must contain only 1 and 0, or 1 and -1, got \[1, 2\]"),
+        (([-1, 0, 1], [1]), {}, r"y0 must contain only"),
+        (([1, 0], [1]), {"sizes": (1, 5)}, "set 0 has 1 rows, but y0 has 2 labels"),
         (([1, 0], [1]), {"sizes": 5}, "sizes must be two whole numbers.* got 5"),
         (([1, 0], [1]), {"sizes": (2.5, 5)}, "sizes must be two whole numbers"),
         (([1, 0], [1]), {"confidence": 1.0}, "confidence must lie"),
@@ -494,7 +496,7 @@ def test_target_prior_with_similar_sets_warns():
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((GOOD[:19], GOOD, GOOD, (0.8, 0.2)), "scores_target has 19 rows; pass at least 20"),
+        ((GOOD[:19], GOOD, GOOD, (0.8, 0.2)), "scores_target has 19 scores; pass at least 20"),
         ((GOOD, GOOD, GOOD, (0.8, 0.2)), "equal mean ranks"),
         ((GOOD, np.ones(30), np.ones(30), (0.8, 0.2)), "equal mean ranks"),
         ((GOOD, GOOD, np.append(GOOD, math.inf), (0.8, 0.2)), "scores1 must be finite .* got inf"),

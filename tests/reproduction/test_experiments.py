@@ -395,5 +395,5 @@ def test_choose_device():
         with pytest.raises(ValueError, match=f"must be 'auto', 'cpu' or 'cuda', got '{name}'"):
             choose_device(name)
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="no CUDA device; use 'auto'"):
+        with pytest.raises(ValueError, match="no CUDA device is available; use 'auto'"):
             choose_device("cuda")

@@ -82,7 +82,7 @@ def test_existing_record_is_not_replaced(store, packed):
 
 
 def test_records_trained_together_are_stored_together(store):
-    with pytest.raises(ValueError, match="needs a dict 'curves'"):
+    with pytest.raises(ValueError, match="must contain a dict 'curves'"):
         store.add_all([record(), {"configuration": configuration(1)}])
     assert len(store) == 0
     assert store.add_all([record(), record(), record(1)]) == [True, False, True]
@@ -129,7 +129,7 @@ def test_missing_keeps_order_and_removes_repetitions(store):
 def test_rejects_incomplete_records(store, part):
     data = record()
     del data[part]
-    with pytest.raises(ValueError, match=f"needs a dict '{part}'"):
+    with pytest.raises(ValueError, match=f"must contain a dict '{part}'"):
         store.add(data)
 
 

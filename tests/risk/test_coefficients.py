@@ -42,7 +42,7 @@ def test_supervised_and_pu_limits():
 
 @pytest.mark.parametrize("set_priors", [(0.5, 0.5), (0.3, 0.3 + 1e-9)])
 def test_rejects_equal_priors(set_priors):
-    with pytest.raises(ValueError, match=r"must differ.*no information.*collect"):
+    with pytest.raises(ValueError, match=r"must differ.*no information.*different class priors"):
         uu_coefficients(set_priors, 0.5)
 
 
@@ -77,5 +77,5 @@ def test_estimation_cost_bounds_simulated_standard_error():
 
 
 def test_close_priors_warn_with_coefficients_and_precision():
-    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04, .* reach 6\.5.*equivalent to 32 labeled rows"):
+    with pytest.warns(ClosePriorsWarning, match=r"only 0\.04, .* as large as 6\.5.*equivalent to 32 labeled rows"):
         UURisk((0.52, 0.48), 0.5)

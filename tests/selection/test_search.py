@@ -38,13 +38,13 @@ def test_scorer_uses_priors_of_the_estimator(data):
     X, sets = data
     classifier = linear().fit(X, sets)
     scores = classifier.decision_function(X)
-    assert UUScorer()(classifier, X, sets) == uu_accuracy(scores, sets, (0.8, 0.3), 0.4).value
+    assert UUScorer()(classifier, X, sets) == uu_accuracy(scores, sets, (0.8, 0.3), 0.4).unclipped
     assert UUScorer()(classifier, X, sets) == pytest.approx(classifier.score(X, sets), abs=1e-6)
     balanced = UUScorer("balanced_accuracy")
-    assert balanced(classifier, X, sets) == uu_balanced_accuracy(scores, sets, (0.8, 0.3)).value
+    assert balanced(classifier, X, sets) == uu_balanced_accuracy(scores, sets, (0.8, 0.3)).unclipped
     assert UUScorer("auc").estimate(classifier, X, sets) == uu_auc(scores, sets, (0.8, 0.3))
     elsewhere = UUScorer(set_priors=(0.9, 0.2), target_prior=0.7)
-    assert elsewhere(classifier, X, sets) == uu_accuracy(scores, sets, (0.9, 0.2), 0.7).value
+    assert elsewhere(classifier, X, sets) == uu_accuracy(scores, sets, (0.9, 0.2), 0.7).unclipped
 
 
 class OnlyClasses(ClassifierMixin, BaseEstimator):
@@ -56,9 +56,9 @@ def test_any_classifier_can_be_scored(data):
     X, sets = data
     scorer = UUScorer(set_priors=(0.8, 0.3), target_prior=0.4)
     forest = RandomForestClassifier(10, random_state=0).fit(X, 1 - sets)
-    expected = uu_accuracy(forest.predict_proba(X)[:, 1] - 0.5, sets, (0.8, 0.3), 0.4).value
+    expected = uu_accuracy(forest.predict_proba(X)[:, 1] - 0.5, sets, (0.8, 0.3), 0.4).unclipped
     assert scorer(forest, X, sets) == expected
-    assert scorer(OnlyClasses(), X, sets) == uu_accuracy(X[:, 0], sets, (0.8, 0.3), 0.4).value
+    assert scorer(OnlyClasses(), X, sets) == uu_accuracy(X[:, 0], sets, (0.8, 0.3), 0.4).unclipped
     with pytest.raises(ValueError, match=r"RandomForestClassifier has no set_priors; pass it to UUScorer"):
         UUScorer()(forest, X, sets)
     with pytest.raises(ValueError, match=r"LogisticRegression has no target_prior"):

@@ -275,7 +275,9 @@ def test_settings_are_compared_by_calibrated_decisions(uneven, model):
         assert one.gap.value == pytest.approx(best.evaluation.accuracy.value - one.evaluation.accuracy.value)
     scaled, _, raw, _ = (one.evaluation for one in search.candidates_)  # with method "biased"
     assert scaled.accuracy.value > raw.accuracy.value + 0.15
-    assert scaled.auc.value == pytest.approx(raw.auc.value, abs=1e-6)  # the slope is positive
+    assert scaled.auc.value == pytest.approx(
+        raw.auc.value, abs=2e-3
+    )  # the slope is positive; thresholds of folds differ
 
 
 def test_uncalibrated_settings_are_compared_by_scores(data):

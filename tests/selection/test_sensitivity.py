@@ -153,11 +153,11 @@ def test_every_run_equals_classifier_with_changed_priors(data, scored):
         fitted = linear(priors, pi, validation_fraction=0.25).fit(X, sets)
         scores = fitted.decision_function(X[held_out])
         np.testing.assert_allclose(scored[row.assumption].rows[held_out], scores, rtol=1e-3, atol=1e-3)
-        assert row.shown.value == pytest.approx(fitted.score(X[held_out], sets[held_out]), abs=1e-6)
+        assert row.shown.unclipped == pytest.approx(fitted.score(X[held_out], sets[held_out]), abs=1e-6)
         guessed = uu_accuracy(scores, sets[held_out], (0.8, 0.2), 0.5)
         assert row.if_guess_right == guessed
         assert row.not_retrained == uu_accuracy(usual - 0.5, sets[held_out], priors, pi)
-        assert row.gain.value == pytest.approx(guessed.value - found.baseline.shown.value)
+        assert row.gain.value == pytest.approx(guessed.unclipped - found.baseline.shown.unclipped)
         assert row.differing == ((scores > 0) != usual).mean()
 
 
@@ -362,7 +362,7 @@ def test_labels_are_used_for_true_accuracy_only(data):
 @given(st.integers(0, 50), st.integers(0, 70), st.floats(0.55, 1), st.floats(0, 0.45), st.floats(0.05, 0.95))
 def test_estimate_follows_documented_formula(positive, positive_prime, theta, theta_prime, pi):
     scores = np.repeat([1.0, -1.0, 1.0, -1.0], [positive, 50 - positive, positive_prime, 70 - positive_prime])
-    shown = uu_accuracy(scores, np.repeat([0, 1], [50, 70]), (theta, theta_prime), pi).value
+    shown = uu_accuracy(scores, np.repeat([0, 1], [50, 70]), (theta, theta_prime), pi).unclipped
     q, q_prime = positive / 50, positive_prime / 70
     share = pi * (1 - theta_prime) + (1 - pi) * theta_prime
     expected = (1 - pi) + (2 * pi - 1) * q_prime + share * (q - q_prime) / (theta - theta_prime)
@@ -399,8 +399,8 @@ def test_wrong_set_prior_moves_estimate_by_formula(priors):
             error = row.assumption.error
             slope = -toward * math.copysign(effect, gap)
             expected = accuracy + slope * error * gap / (gap + toward * error)
-            assert row.not_retrained.value == pytest.approx(expected, abs=1e-9)
-            assert row.shown.value == pytest.approx(expected, abs=0.02)
+            assert row.not_retrained.unclipped == pytest.approx(expected, abs=1e-9)
+            assert row.shown.unclipped == pytest.approx(expected, abs=0.02)
             assert row.differing < 0.03
             assert row.true.value == pytest.approx(found.baseline.true.value, abs=0.01)
     assert set(list(found.moved)[:2]) == {"theta", "theta_prime"}

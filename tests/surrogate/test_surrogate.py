@@ -405,7 +405,8 @@ def test_score_far_below_chance_warns(gaussians):
 
 def test_close_priors_warn_with_precision(gaussians):
     with pytest.warns(
-        ClosePriorsWarning, match=r"\(0\.52, 0\.48\) span only 0\.04: these 800 rows.*like \d+ labeled rows"
+        ClosePriorsWarning,
+        match=r"\(0\.52, 0\.48\) differ by only 0\.04: these 800 rows.*equivalent to \d+ labeled rows",
     ):
         logistic((0.52, 0.48)).fit(gaussians["X"], gaussians["sets"])
 

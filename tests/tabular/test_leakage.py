@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from uulearn.metrics import check_mixture
 from uulearn.priors import out_of_fold_scores
 from uulearn.tabular import leakage
-from uulearn.tabular.leakage import find_leaking_columns
+from uulearn.tabular.leakage import find_label_columns, find_leaking_columns
 from uulearn.tabular.schema import OTHER, Schema, TableColumn
 
 LETTERS = tuple("abcdef")
@@ -326,3 +326,49 @@ def test_joint_check_finds_what_no_column_shows():
     assert found.differ
     assert found.reason.startswith("The sets differ by more than the class priors allow: ")
     assert found.reason.endswith("% of the positives.") or found.reason.endswith("% of the negatives.")
+
+
+LABELS = {
+    "number": (TableColumn("sick", "number"), (1.0, 0.0)),
+    "other numbers": (TableColumn("sick", "number"), (2.0, 7.0)),
+    "boolean": (TableColumn("sick", "boolean"), (1.0, 0.0)),
+    "category": (TableColumn("sick", "category", values=("benign", "malignant", "unknown")), ("malignant", "benign")),
+}
+
+
+def labeled(rng, n, prior, values):
+    return [values[0] if positive else values[1] for positive in rng.random(n) < prior]
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("priors", [(0.8, 0.2), (0.3, 0.7), (0.9, 0.5)])
+def test_finds_the_label(kind, priors):
+    column, values = LABELS[kind]
+    rng = np.random.default_rng(0)
+    frames = [pd.DataFrame({"sick": labeled(rng, 500, prior, values)}) for prior in priors]
+    [found] = find_label_columns(*frames, Schema((column,)), priors, files=("a.csv", "b.csv"))
+    assert found.reason.startswith("Column 'sick' is probably the label: ")
+    assert found.reason.endswith(f" of those of b.csv, and the class priors are {priors[0]:g} and {priors[1]:g}.")
+    assert not find_label_columns(*frames, Schema((column,)), (priors[0], priors[0] / 2 + priors[1] / 2))
+    # the order of the files, missing cells and a rare third value do not matter
+    frames[0].iloc[:300] = None
+    frames[0].iloc[-1] = "unknown" if kind == "category" else 5.0
+    assert find_label_columns(*frames[::-1], Schema((column,)), priors[::-1])
+
+
+def test_a_good_feature_is_not_a_label():
+    rng = np.random.default_rng(0)
+    for n in (20, 60, 200, 2000):
+        for rates in ((0.9, 0.1), (0.75, 0.0), (1.0, 0.25), (0.6, 0.4)):
+            frames = []
+            for prior in (0.8, 0.2):
+                y = rng.random(n) < prior
+                frames.append(pd.DataFrame({"flag": (rng.random(n) < np.where(y, *rates)).astype(float)}))
+            assert not find_label_columns(*frames, Schema((TableColumn("flag", "boolean"),)), (0.8, 0.2)), (n, rates)
+
+
+def test_few_rows_are_enough_for_a_column_named_label():
+    frames = [pd.DataFrame({"flag": [1.0] * k + [0.0] * (20 - k)}) for k in (13, 8)]
+    assert not find_label_columns(*frames, Schema((TableColumn("flag", "boolean"),)), (0.6, 0.4))
+    named = [frame.rename(columns={"flag": "Label"}) for frame in frames]
+    assert find_label_columns(*named, Schema((TableColumn("Label", "boolean"),)), (0.6, 0.4))

@@ -731,3 +731,13 @@ GOOD = SCHEMA.to_dict()
 def test_rejects_invalid_schema(change, message):
     with pytest.raises(ValueError, match=message):
         Schema.from_dict(change(GOOD))
+
+
+@pytest.mark.parametrize("time", ["", " 00:00", " 10:30"])
+@pytest.mark.parametrize("day", ["%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", "%b %d, %Y"])
+def test_dates_have_a_time_of_day_only_if_it_is_written(day, time):
+    dates = [(pd.Timestamp("2024-01-13") + pd.Timedelta(days=k)).strftime(day) + time for k in range(40)]
+    survey = Survey()
+    for which in (0, 1):
+        survey.add(pd.DataFrame({"seen": dates, "x": range(40)}), which)
+    assert survey.finish()[0].columns[0].clock == ("10:30" in time)

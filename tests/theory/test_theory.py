@@ -545,7 +545,7 @@ def test_rejects_an_ensemble_and_accepts_one_of_its_networks():
     clf = UUClassifier((0.8, 0.2), model_params={"hidden": (4,)}, n_estimators=2, epochs=1, random_state=0)
     clf.fit(rng.normal(size=(80, 2)) + sets[:, None], sets)
     with pytest.raises(
-        ValueError, match=r"requires one network, got a classifier with 2; .* or fit with n_estimators=1"
+        ValueError, match=r"requires one network, got a classifier with 2 networks; .* or fit with n_estimators=1"
     ):
         network_norms(clf, 1.0)
     assert network_norms(clf.submodel(0).model_.models[0], 1.0) == network_norms(clf.model_.models[0], 1.0)

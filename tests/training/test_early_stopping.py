@@ -16,7 +16,9 @@ from uulearn.data import DenseRows, SparseRows, TwoSets, hold_out
 from uulearn.data.holdout import choose_held_out, row_digests
 from uulearn.data.rows import PickedRows
 from uulearn.metrics import uu_accuracy
-from uulearn.training.early_stopping import BestEpoch
+from uulearn.risk import uu_coefficients
+from uulearn.training.batched import Run
+from uulearn.training.early_stopping import BestEpoch, CrossedEpochs
 
 # -------------------------------------------------------------------------------------------------------- held-out rows
 
@@ -157,7 +159,7 @@ def test_batched_early_stopping_equals_single_runs(ema, patience):
     runs = [overfitting(seed=2), overfitting("abs", seed=1), overfitting("relu", seed=2, lr=0.02)]
     chosen = options(epochs=25, lr=0.05, ema=ema, early_stopping=True, smoothing=2, patience=patience)
     batched = train_batched(runs, options=chosen)
-    ends = []
+    ends, singles = [], []
     for run, module, history in zip(runs, batched.models(), histories(batched), strict=True):
         single = alone(run, options=chosen)
         assert history.best_epoch == single.history.best_epoch
@@ -165,10 +167,65 @@ def test_batched_early_stopping_equals_single_runs(ema, patience):
         assert history.stop_reason == single.history.stop_reason
         ends.append(len(history))
         assert_same_model(module, single.final_model, rtol=5e-3, atol=3e-4)
+        singles.append(torch.cat(single.held_out_scores()))
+    torch.testing.assert_close(batched.held_out_scores(), torch.stack(singles), rtol=2e-2, atol=3e-3)
     assert patience is None or len(set(ends)) > 1
     scores = batched.scores(TABLE)
     modules = torch.stack([module(TABLE).flatten() for module in batched.models()])
     torch.testing.assert_close(scores, modules.detach(), rtol=1e-3, atol=1e-4)
+
+
+# ------------------------------------------------------------------------- scores at epochs that other rows chose
+
+
+@given(st.integers(0, 1000), st.integers(2, 25), st.integers(2, 25), st.integers(1, 3))
+def test_each_part_is_scored_at_the_best_epoch_of_the_others(seed, n0, n1, smoothing):
+    scores = torch.randn(6, n0 + n1, generator=torch.Generator().manual_seed(seed))
+    crossed = CrossedEpochs((n0, n1), [uu_coefficients((0.7, 0.2), 0.4)], [seed], smoothing)
+    parts, sets = crossed.parts[0].numpy(), np.repeat([0, 1], [n0, n1])
+    for own in scores:
+        crossed.update(own[None], [True])
+    found, magnitude = crossed.cross(scores[-1:])[0].numpy(), scores.abs().mean(1).numpy()
+    for part in np.unique(parts):
+        others = parts != part
+        errors = [1 - uu_accuracy(own[others], sets[others], (0.7, 0.2), 0.4).value for own in scores.numpy()]
+        recorded = torch.stack(crossed.errors)[:, 0, part].numpy()
+        np.testing.assert_allclose(recorded, errors, atol=1e-12)
+        best = BestEpoch(smoothing, None)
+        for error in recorded:
+            best.update(error)
+        expected = scores[best.epoch - 1].numpy() * magnitude[-1] / magnitude[best.epoch - 1]
+        np.testing.assert_allclose(found[~others], expected[~others], rtol=1e-5, atol=1e-6)
+
+
+def test_runs_that_have_stopped_are_not_updated():
+    crossed = CrossedEpochs((2, 2), [uu_coefficients((0.8, 0.2), 0.5)] * 2, [0, 1], 1)
+    bad, good = torch.tensor([[-1.0, -1.0, 1.0, 1.0]] * 2), torch.tensor([[3.0, 3.0, -3.0, -3.0]] * 2)
+    crossed.update(bad, [True, True])
+    crossed.update(good, [True, False])
+    torch.testing.assert_close(crossed.cross(good), torch.stack([good[0], 3 * bad[0]]))
+
+
+def test_held_out_scores_are_not_optimistic_on_noise():
+    """Rows say nothing about the classes, so every model has an accuracy of one half."""
+    table = torch.randn(400, 6, generator=torch.Generator().manual_seed(5))
+    rng = np.random.default_rng(0)
+    runs = []
+    for seed in range(100):
+        order = rng.permutation(400)
+        parts = [order[start : start + 100] for start in (0, 100, 200, 300)]
+        runs.append(Run((parts[0], parts[1]), (0.8, 0.2), 0.5, seed=seed, held_out=(parts[2], parts[3])))
+    chosen = options(epochs=20, lr=0.05, batch_size=200, early_stopping=True, smoothing=2)
+    batched = train_batched(runs, table=table, options=chosen)
+    final = batched.scores(table)
+    of_chosen = torch.stack([own[torch.cat(run.held_out)] for own, run in zip(final, runs, strict=True)])
+    sets = np.repeat([0, 1], 100)
+    optimistic, honest = (
+        np.mean([uu_accuracy(own.numpy(), sets, (0.8, 0.2), 0.5).value for own in scores])
+        for scores in (of_chosen, batched.held_out_scores())
+    )
+    assert optimistic > 0.54
+    assert abs(honest - 0.5) < 0.015
 
 
 def test_early_stopping_needs_held_out_rows():
@@ -227,6 +284,17 @@ def test_resumed_run_finds_the_same_best_epoch(tmp_path, gaussians, quick):
     assert resumed.history_.resumed_at == [12]
     assert resumed.history_.best_epoch == whole.history_.best_epoch
     np.testing.assert_array_equal(resumed.decision_function(X), whole.decision_function(X))
+
+
+def test_resumed_folds_have_the_same_out_of_fold_scores(tmp_path, gaussians, quick):
+    X, sets = gaussians["X"], gaussians["sets"]
+    settings = {"model_params": {"hidden": (32,)}, "lr": 0.05, "method": "unbiased", "smoothing": 2, "n_estimators": 2}
+    settings |= {"validation_fraction": 0.0}
+    whole = best(quick, **settings, epochs=20).fit(X, sets)
+    best(quick, **settings, epochs=12, checkpoint_dir=tmp_path).fit(X, sets)
+    resumed = best(quick, **settings, epochs=20, checkpoint_dir=tmp_path).fit(X, sets)
+    assert [history.resumed_at for history in resumed.history_.models] == [[12], [12]]
+    np.testing.assert_array_equal(resumed.out_of_fold_scores_, whole.out_of_fold_scores_)
 
 
 @pytest.mark.parametrize("stop", [8, 25])

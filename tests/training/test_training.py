@@ -354,6 +354,23 @@ def test_detects_weights_that_overflow_in_the_last_step():
     assert all(p.isfinite().all() for p in run.model.parameters())
 
 
+def test_detects_running_statistics_that_overflow():
+    X, sets = table()
+    run = trainer(mlp(8), data=(X * 1e20, sets), epochs=2)
+    with pytest.raises(NonFiniteRiskError, match=r"a weight stopped being finite in epoch 1.*initial weights were"):
+        run.run()
+    assert all(value.isfinite().all() for value in run.final_model.state_dict().values())
+
+
+def test_allows_masks_that_are_not_finite():
+    def masked(n_features):
+        model = Linear(n_features)
+        model.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+        return model
+
+    assert len(trainer(masked, epochs=2).run()) == 2
+
+
 def test_input_scale_multiplies_every_value():
     X, sets = table()
     scaled = trainer(data=(X / 8, sets), input_scale=8.0, test=(DenseRows(X / 8), sets))

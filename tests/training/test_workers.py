@@ -122,7 +122,7 @@ def test_synchronized_normalization_equals_the_whole_batch(together):
 def test_all_workers_reject_too_few_values_to_normalize(together):
     for each in together:
         assert each["too few"]["said"] == [
-            f"batch normalization over workers needs 2 or more values per channel to train, got {n} from all workers "
+            f"batch normalization requires at least 2 values per channel for training, got {n} from all workers "
             "together; use larger batches, or call model.eval() first."
             for n in (1, 0)
         ]

@@ -13,7 +13,7 @@ from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, Sens
 from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
 from uulearn.exceptions import BeyondPriorsWarning
-from uulearn.metrics import check_mixture, evaluate, uu_accuracy, uu_accuracy_difference
+from uulearn.metrics import check_mixture, evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
@@ -49,7 +49,7 @@ def evaluation_facts(
     targets = []
     for other in SHOWN_TARGET_PRIORS:
         threshold = -float(shift_log_odds(0.0, target_prior, other))
-        accuracy = uu_accuracy(scores, sets, set_priors, other, threshold=threshold)
+        accuracy = evaluate(scores, sets, set_priors, other, threshold=threshold, correction=rows.correction).accuracy
         targets.append(TargetFacts(other, threshold, accuracy))
     low, high = np.quantile(scores, [HISTOGRAM_TAIL, 1 - HISTOGRAM_TAIL])
     edges = np.linspace(min(low, -1e-3), max(high, 1e-3), HISTOGRAM_BINS + 1)
@@ -57,7 +57,7 @@ def evaluation_facts(
     first, second = (tuple(np.histogram(inside[sets == which], edges)[0].tolist()) for which in (0, 1))
     return {
         "importance": importance,
-        "evaluation": evaluate(scores, sets, set_priors, target_prior),
+        "evaluation": evaluate(scores, sets, set_priors, target_prior, correction=rows.correction),
         "set_auc": two_sample_auc(np.asarray(scores[sets == higher]), np.asarray(scores[sets != higher]), 0.95),
         "targets": tuple(targets),
         "histogram": ScoreHistogram(tuple(edges.tolist()), (first, second)),

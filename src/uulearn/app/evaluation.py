@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from uulearn.app.model import TableModel
 from uulearn.app.scoring import score_chunks
+from uulearn.app.settings import check_different_files
 from uulearn.exceptions import TableError
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
@@ -22,6 +23,8 @@ class LabeledEvaluation:
     """Metrics of a model on labeled rows."""
 
     evaluation: Evaluation
+    class_prior: float
+    """Class prior at which the accuracy holds: the requested target prior, or that of the labeled rows."""
     confusion: dict[str, int]
     calibration_error: float
     brier: float
@@ -36,6 +39,7 @@ def evaluate_sets(
     sheet: str | None = None,
 ) -> Evaluation:
     """Evaluate a model without labels, on two unlabeled files with the given class priors."""
+    check_different_files(first, second)
     model = model.with_target_prior(target_prior)
     classifier = model.classifier
     scores = [
@@ -49,9 +53,10 @@ def evaluate_sets(
 
 
 def evaluate_labels(
-    model: TableModel, rows: str, column: str, positive: str | None, sheet: str | None = None
+    model: TableModel, rows: str, column: str, positive: str | None, target_prior: float | None, sheet: str | None
 ) -> LabeledEvaluation:
-    """Evaluate a model on labeled rows."""
+    """Evaluate a model on labeled rows, at the class prior of these rows or at ``target_prior``."""
+    model = model.with_target_prior(target_prior)
     found, labels, missing = [], list[NDArray[np.int64]](), 0
     for frame, scored in score_chunks(model, rows, required=column, sheet=sheet):
         words = [
@@ -69,7 +74,8 @@ def evaluate_labels(
     score, probability, predicted = map(np.concatenate, zip(*found, strict=True))
     cells = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
     return LabeledEvaluation(
-        evaluate_labeled(score, y),
+        evaluate_labeled(score, y, target_prior),
+        float(y.mean()) if target_prior is None else target_prior,
         {name: int(((predicted == p) & (y == t)).sum()) for name, (p, t) in cells.items()},
         float(calibration_error(probability, y)),
         float(np.mean((probability - y) ** 2)),

@@ -23,7 +23,7 @@ from uulearn._version import __version__
 from uulearn.app.estimates import evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
-from uulearn.app.settings import SET_BY_FIT, FitSettings
+from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
 from uulearn.app.sharing import read_once
 from uulearn.app.training import EvaluationRows, Matrices, join_sets, train_and_score
 from uulearn.estimator import UUClassifier
@@ -194,6 +194,7 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     "auto" is resolved as in Python once the rows are known. If the class priors must be estimated, the classifier has
     the priors 1 and 0 until then.
     """
+    check_different_files(settings.first, settings.second)
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
     own = IMAGE_DEFAULTS if takes_images(settings) else {}
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)

@@ -55,14 +55,19 @@ def interval(ends: tuple[float, float] | None) -> str:
 def accuracy_range(accuracy: Estimate) -> str:
     """Format the accuracy for ``fit``, the model card and the report: the interval, then the best estimate.
 
-    An unbiased estimate can exceed 100%, but an accuracy cannot, so the text never claims 100%.
+    No classifier is perfect, so the text never claims 100%. If the whole interval is outside the possible range, no
+    accuracy explains the rows, and the text gives none.
 
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
     'between 92% and 100%, best estimate above 99%'
+    >>> accuracy_range(Estimate(1.0, 0.05, (1.0, 1.0), unclipped=1.4))
+    'unknown, no accuracy fits these files at these class priors'
     """
     low, high, value = (min(max(share, 0.0), 1.0) for share in (*accuracy.interval, accuracy.value))
+    if low == high and accuracy.unclipped != value:
+        return "unknown, no accuracy fits these files at these class priors"
     width = high - low
     decimals = 0 if width >= WHOLE_PERCENT_WIDTH else 1 if width >= WHOLE_PERCENT_WIDTH / 10 else 2
     step = 10.0 ** -(decimals + 2)

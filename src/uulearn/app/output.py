@@ -52,15 +52,18 @@ class OutputFolder:
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:
-        """Check that the model can be written, move the checkpoints of an earlier fit, and return a note about them."""
+        """Check that the model can be written, move the checkpoints of an earlier fit, and return a note about it."""
         self._check()
+        note = None
+        if self._manifest() is not None:
+            note = f"{self.out} has a model, which this fit replaces when it is done; pass another --out to keep it."
         if resume:
             if not self.unfinished.is_dir():
                 raise ValueError(f"there is no unfinished fit of {self.out} to continue; remove --resume.")
-            return None
+            return note
         if not self._has_checkpoint():
             shutil.rmtree(self.unfinished, ignore_errors=True)
-            return None
+            return note
         shutil.rmtree(self.previous, ignore_errors=True)
         self.unfinished.rename(self.previous)
         return (
@@ -141,7 +144,7 @@ class FitRun:
     folder: OutputFolder
     resumed: bool
     note: str | None = None
-    """A note about an earlier unfinished fit."""
+    """A note about an earlier model or unfinished fit."""
     workers: Workers | None = None
 
     @property

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from uulearn.app.model import ScoredRows, TableModel, load_model, score_matrix
 from uulearn.app.settings import RESULT_COLUMNS
+from uulearn.data.inputs import LARGEST_INPUT
 from uulearn.estimator import UUClassifier
 from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD, resolve_format
@@ -22,8 +23,6 @@ from uulearn.tabular.schema import check_has_columns, quote_value
 
 ARRAY_CHUNK_BYTES = 2**27
 """Maximum size of a chunk of an array; arrays with large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
-LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-"""Largest number that a model accepts, because it computes in float32."""
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
@@ -147,7 +146,7 @@ def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
     # It is unknown which numbers stood for yes and no in training.
     known[boolean] = [format_value(value).lower() in ("true", "false") for value in cells.raw[boolean].tolist()]
     numbers = np.append(np.where(known, cells.numbers, np.nan), np.nan)[cells.codes]
-    bad = ~(np.abs(numbers) <= LARGEST_FLOAT32)
+    bad = ~(np.abs(numbers) <= LARGEST_INPUT)
     if bad.any():
         position = int(bad.argmax())
         code = cells.codes[position]
@@ -176,8 +175,8 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
     step = max(1, min(CHUNK_ROWS, ARRAY_CHUNK_BYTES // max(1, array[:1].nbytes)))
     for start in range(0, len(array), step):
         block = np.array(array[start : start + step])
-        with np.errstate(over="ignore"):  # numbers outside the range of float32 become infinite and are reported below
-            bad = ~np.isfinite(block.astype(np.float32) if block.dtype.kind == "f" else block)
+        limit = np.float64(LARGEST_INPUT)  # a Python number would overflow in float16
+        bad = ~((block >= -limit) & (block <= limit))
         if bad.any():
             row, *place = np.argwhere(bad)[0].tolist()
             raise _not_finite(str(path), block[bad][0], start + row, ", ".join(map(str, place)))
@@ -186,6 +185,6 @@ def _array_blocks(path: Path, row_shape: tuple[int, ...]) -> Iterator[NDArray[An
 
 def _not_finite(name: str, value: Any, row: int, column: str) -> TableError:
     return TableError(
-        f"{name} has {value} in row {row + 1:,}, column {column}, which is not a finite number; replace it, or "
-        "remove the row."
+        f"{name} has {value} in row {row + 1:,}, column {column}, which is not a finite number of at most "
+        f"{LARGEST_INPUT:g}; replace it, or remove the row."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -100,6 +101,12 @@ class FitSettings:
         plain, own = ([f"{name} = {_toml(value)}" for name, value in t.items() if value is not None] for t in tables)
         header = "# All settings of this model; `uulearn fit --config FILE` repeats the fit."
         return "\n".join([header, *plain, "", f"[{CLASSIFIER_TABLE}]", *own]) + "\n"
+
+
+def check_different_files(first: str, second: str) -> None:
+    """Raise if both paths lead to the same file: equal sets show nothing about the classes."""
+    if first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)):
+        raise ValueError(f"{first} and {second} are the same file; pass the files of the two sets.")
 
 
 def read_settings(path: Path) -> dict[str, Any]:

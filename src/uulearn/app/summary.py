@@ -6,10 +6,16 @@ from textwrap import fill
 from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
 from uulearn.io.formats import printable
+from uulearn.metrics.estimates import two_sided_quantile
+from uulearn.theory.planning import anticipated_spread
 
 TERMINAL_WIDTH = 100
 """Columns at which warnings and notes wrap in a terminal."""
 LABEL_WIDTH = 11
+WIDE_INTERVAL = 0.3
+"""Intervals wider than this say little about the accuracy."""
+PLANNED_HALF_WIDTH = 0.05
+"""Half width of the interval for which the needed rows are shown."""
 CARD_COLUMNS = 50
 """Maximum number of column names in a model card, because a table may have thousands of columns."""
 CARD_UNUSED_COLUMNS = 100
@@ -22,12 +28,15 @@ MARKUP = frozenset("&<>`[]|!*\\")
 def format_summary(facts: FitFacts, out: Path) -> str:
     """Format the last lines of ``uulearn fit``: path, accuracy, warnings and next commands."""
     higher, lower = facts.sets_by_prior
+    shortage = describe_shortage(facts)
     lines = [
+        *([] if shortage is None else [_wrapped("warning", shortage)]),
         _line("model", str(out)),
         _line("priors", f"{prior(higher.prior)} positive in {higher.name}, {prior(lower.prior)} in {lower.name}"),
         _line("accuracy", accuracy_range(facts.evaluation.accuracy)),
         _line("", _basis(facts)),
-        _line("AUC", f"{min(1.0, facts.evaluation.auc.value):.3f}"),
+        _wrapped("", describe_verdict(facts)),
+        _line("AUC", f"{facts.evaluation.auc.value:.3f}"),
     ]
     if facts.prior_intervals is not None:
         ends = " and ".join(map(interval, facts.prior_intervals))
@@ -37,6 +46,45 @@ def format_summary(facts: FitFacts, out: Path) -> str:
     if facts.commands:
         lines += [_line("next", facts.commands["predict"]), _line("", facts.commands["report"])]
     return "\n".join(lines)
+
+
+def describe_shortage(facts: FitFacts) -> str | None:
+    """Return a sentence with the rows that `uulearn plan` asks for, if the interval says little; otherwise None."""
+    accuracy = facts.evaluation.accuracy
+    low, high = accuracy.interval  # clipped, so it can be narrow although the estimate is not precise
+    half_width = max((high - low) / 2, two_sided_quantile(accuracy.confidence) * accuracy.standard_error)
+    if not 2 * half_width > WIDE_INTERVAL:
+        return None
+    pi = facts.target_prior
+    needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH, 0.5).set0
+    which = "rows" if facts.out_of_fold else "held-out rows"
+    priors = " ".join(f"{share:g}" for share in facts.set_priors)
+    return (
+        f"There are too few rows to know the accuracy: it is estimated to ±{100 * half_width:.0f} points. "
+        f"±{100 * PLANNED_HALF_WIDTH:.0f} points need about {needed:,} {which} per file (uulearn plan --set-priors "
+        f"{priors} --target-prior {pi:g} --half-width {PLANNED_HALF_WIDTH:g}), or sets whose class priors differ more."
+    )
+
+
+def describe_verdict(facts: FitFacts) -> str:
+    """Return sentences on whether the model is better than always giving the more frequent answer."""
+    accuracy, majority = facts.evaluation.accuracy, max(facts.target_prior, 1 - facts.target_prior)
+    answer = "positive" if facts.target_prior > 0.5 else "negative"
+    constant = f'always answering "{answer}", which is correct for {prior(majority)} of the rows'
+    low, high = accuracy.interval
+    if low == high and accuracy.unclipped != accuracy.value:
+        return "Do not use this model: the class priors are wrong, or the files differ in more than their class priors."
+    if low > majority:
+        return f"This is better than {constant}."
+    if high < majority:
+        return (
+            f"This is worse than {constant}. Do not use this model. First check that the two class priors are not "
+            "swapped."
+        )
+    return (
+        f"The model may be no better than {constant}. Do not rely on it yet: add rows, or use sets whose class priors "
+        "differ more."
+    )
 
 
 def _basis(facts: FitFacts) -> str:

@@ -1,9 +1,8 @@
 """Train a classifier and return rows for its evaluation: all rows with out-of-fold scores, or held-out rows.
 
-An ensemble over folds scores every row with the model that was not trained on it. The fold of a row is also used to
-choose the epoch of that model, so the estimate is slightly optimistic: by about one percentage point if the priors are
-close, which is small compared with its interval. A single model and a self-trained ensemble are evaluated on held-out
-rows.
+An ensemble over folds scores every row with the model that was not trained on it, at an epoch and with a threshold that
+other rows chose. A single model, and an ensemble after self-training, are evaluated on rows that are set aside before
+the fit.
 """
 
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from uulearn.data.holdout import has_few_unique_rows
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.self_training import max_trainings
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import IMAGE_MODELS
 from uulearn.tabular.matrices import Matrix, split_rows, take
 from uulearn.training.progress import ProgressCallback, StageStarted
@@ -47,6 +47,8 @@ class EvaluationRows:
     """Maps rows and their folds to log-odds."""
     row_use: RowUse
     trained: Matrices
+    correction: OutOfFoldCorrection | None = None
+    """Correction of estimates from out-of-fold scores to the ensemble."""
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
@@ -91,6 +93,7 @@ def train_and_score(
         score=score,
         row_use=RowUse(sizes, sizes, sizes),
         trained=X,
+        correction=classifier.out_of_fold_correction_,
         out_of_fold=True,
     )
 

@@ -17,7 +17,7 @@ from uulearn.cli.demo import demo
 from uulearn.cli.evaluate import evaluate
 from uulearn.cli.export import export
 from uulearn.cli.fit import fit
-from uulearn.cli.options import is_number
+from uulearn.cli.options import check_not_percentages, is_number
 from uulearn.cli.plan import plan
 from uulearn.cli.predict import predict
 from uulearn.cli.priors import priors
@@ -52,7 +52,11 @@ class CommandGroup(typer.core.TyperGroup):
     """Command group that accepts ``--set-priors 0.8 0.2`` as one value and reports interrupts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the two numbers after ``--set-priors``."""
+        """Reject percentages, and join the two numbers after ``--set-priors``."""
+        n_priors = {"--set-priors": 2, "--target-prior": 1}
+        args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(tuple(n_priors)) else [arg])]
+        for place, word in enumerate(args, 1):
+            check_not_percentages(word, args[place : place + n_priors.get(word, 0)])
         command = next((word for word in args if not word.startswith("-")), None)
         if command in PRIORS_OR_AUTO and "--set-priors" in args:
             place = args.index("--set-priors") + 1

@@ -37,8 +37,8 @@ def evaluate(
     if labels is not None and priors is not None:
         raise ValueError("--set-priors is for two unlabeled files; remove it, or remove --labels.")
     if labels is not None and second is None:
-        chosen = TableModel.load(model).with_target_prior(target_prior)
-        _print_labeled(evaluate_labels(chosen, first, labels, positive, sheet), as_json)
+        chosen = TableModel.load(model)
+        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet), as_json)
         return
     if labels is not None or second is None:
         raise ValueError(
@@ -54,9 +54,9 @@ def evaluate(
 
 def _warn_if_impossible(evaluation: Evaluation) -> None:
     accuracy, auc = evaluation.accuracy, evaluation.auc
-    if accuracy.value < 0.5 - 4 * accuracy.standard_error:
+    if accuracy.unclipped < 0.5 - 4 * accuracy.standard_error:
         _warn("the estimate is far below chance: pass the two files in the same order as in the fit.")
-    if accuracy.value > 1 or auc.value > 1 + 4 * auc.standard_error:
+    if accuracy.unclipped > 1 or auc.unclipped > 1 + 4 * auc.standard_error:
         _warn(
             "the estimate is too high to be correct: there are too few rows, the model was trained on these rows, "
             "the mixture assumption is violated, or the class priors are further apart than stated."
@@ -74,6 +74,7 @@ def _print_labeled(result: LabeledEvaluation, as_json: bool) -> None:
             "positives score lower than negatives: the class priors are probably in the wrong order; swap the two "
             "values of --set-priors and fit again."
         )
+    typer.echo(f"accuracy at class prior {result.class_prior:.3g}; --target-prior evaluates at another one")
     typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")
     typer.echo(f"{'Brier score':<20}{result.brier:.3f}")
     typer.echo(f"{'':<20}{'predicted +':>12}{'predicted −':>13}")

@@ -18,6 +18,7 @@ from uulearn.cli.options import (
     Sheet,
     argument,
     flag,
+    name_option,
     option,
     parse_set_priors,
 )
@@ -48,10 +49,10 @@ def fit(
         int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
     ] = None,
     model: Annotated[
-        str | None, option("NAME", "mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).")
+        str | None, name_option("mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).")
     ] = None,
-    method: Annotated[str | None, option("NAME", "abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
-    loss: Annotated[str | None, option("NAME", "sigmoid, logistic, … Default: sigmoid (logistic for linear).")] = None,
+    method: Annotated[str | None, name_option("abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
+    loss: Annotated[str | None, name_option("sigmoid, logistic, … Default: sigmoid (logistic for linear).")] = None,
     epochs: Annotated[int | None, option("N", "Maximum number of epochs. Default: 200.", min=1)] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
@@ -69,7 +70,7 @@ def fit(
         float | None, option("P", "Fraction of rows held out to evaluate a single or self-trained model. Default: 0.1.")
     ] = None,
     allow_leakage: Annotated[
-        bool | None, flag("Keep columns that identify the file of a row.", "--allow-leakage")
+        bool | None, flag("Keep columns that identify the file of a row or look like the label.", "--allow-leakage")
     ] = None,
     sensitivity: Annotated[
         bool | None, flag("Train again with wrong priors to measure their effect. Default: if training is fast.")
@@ -82,6 +83,7 @@ def fit(
     workers: RayWorkers = None,
 ) -> None:
     """Train a classifier from two files of unlabeled rows."""
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     from uulearn.app.output import start_fit
     from uulearn.app.summary import format_summary
     from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
@@ -91,7 +93,6 @@ def fit(
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of training processes.")
-    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options have the same names as settings
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)

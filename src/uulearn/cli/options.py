@@ -1,5 +1,6 @@
 """Helpers to declare options, and options that several commands share."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -32,15 +33,57 @@ Drop = Annotated[list[str] | None, option("COLUMN", "Column to leave out; repeat
 Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the first sheet.")]
 
 
+NAMES = {
+    "model": ("mlp", "linear", "resnet32", "allconvnet"),
+    "method": ("abs", "leaky_relu", "relu", "unbiased", "biased"),
+    "loss": ("sigmoid", "logistic", "ramp", "double_hinge", "squared"),
+}
+"""Values of options, repeated here because importing the library takes seconds; a test compares them with it."""
+
+
+def name_option(text: str) -> Any:
+    """Declare an option whose value is one of `NAMES`."""
+    return option("NAME", text, callback=_check_name)
+
+
+def _check_name(param: typer.CallbackParam, value: str | None) -> str | None:
+    names = NAMES[str(param.name)]
+    if value is not None and value not in names:
+        raise ValueError(f"--{param.name} must be {', '.join(names[:-1])} or {names[-1]}, got {value!r}.")
+    return value
+
+
 def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
-    """Parse two class priors from ``0.8 0.2`` or ``0.8,0.2``; return ``auto`` and None unchanged."""
+    """Parse two different class priors from ``0.8 0.2`` or ``0.8,0.2``; return ``auto`` and None unchanged."""
     if text is None or text == "auto":
         return text
     try:
         first, second = map(float, text.replace(",", " ").split())
     except ValueError:
         raise ValueError(f"--set-priors takes two class priors such as 0.8 0.2, or auto, got {text!r}.") from None
+    if first == second or not (0 <= first <= 1 and 0 <= second <= 1):
+        raise ValueError(f"--set-priors takes two different fractions between 0 and 1, got {first:g} and {second:g}.")
     return first, second
+
+
+def check_not_percentages(name: str, words: Sequence[str]) -> None:
+    """Raise with the fractions to type if class priors were given in percent, such as ``80 20`` or ``80%``.
+
+    Examples
+    --------
+    >>> check_not_percentages("--target-prior", ["0.8"])
+    >>> check_not_percentages("--set-priors", ["80%", "20%"])
+    Traceback (most recent call last):
+    ...
+    ValueError: --set-priors takes fractions between 0 and 1, not percentages; write --set-priors 0.8 0.2.
+    """
+    values = [word for part in words for word in part.replace(",", " ").split()]
+    plain = [word.removesuffix("%") for word in values]
+    if all(map(is_number, plain)) and any(word.endswith("%") or 1 < float(word) <= 100 for word in values):
+        percent = [word.endswith("%") or float(word) > 1 for word in values]
+        fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
+        typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])
+        raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
 
 
 def is_number(word: str) -> bool:

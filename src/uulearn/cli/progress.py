@@ -83,7 +83,7 @@ class FitProgress:
     >>> progress(TrainingProgress(epochs=200, done=0))
     >>> progress(TrainingProgress(epochs=200, done=100))
     >>> progress.text
-    'training: 100 of 1,000 epochs, model 1 of 5, about 9 min 0 s left'
+    'training: 100 of 1,000 epochs, model 1 of 5, at most 9 min 0 s left'
     """
 
     def __init__(self, output: ProgressOutput | None = None, clock: Clock = time.monotonic) -> None:
@@ -112,7 +112,7 @@ class FitProgress:
         if self._training_since is None:
             self._training_since = self.clock()
         models, saved = event.models, (event.epochs - event.done if event.stopped else 0)
-        self._epochs, self._at_once = event.epochs, models
+        self._epochs, self._at_once, self._done = event.epochs, models, event.done
         self._trained_epochs = self._before[0] + (event.done - event.resumed) * models
         self._skipped = self._before[1] + (event.resumed + saved) * models
         if not event.stopped:
@@ -120,6 +120,7 @@ class FitProgress:
             return
         self._before = self._trained_epochs, self._skipped
         self._finished_models += models
+        self._finished_epochs += event.done * models
         self._at_once = 0
         self.text = self._describe()
 
@@ -130,10 +131,15 @@ class FitProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end of the stage; None before its first epoch."""
+        """Estimated seconds until the end of the stage; None before its first epoch.
+
+        A model is expected to stop as early as those that are finished, and after all epochs if there are none.
+        """
         if not self._trained_epochs or self._training_since is None:
             return None
-        left = self._total - self._skipped - self._trained_epochs
+        epochs = self._finished_epochs / self._finished_models if self._finished_models else self._epochs
+        waiting = self._models - self._finished_models - self._at_once
+        left = waiting * epochs + self._at_once * max(0, epochs - self._done)
         return (self.clock() - self._training_since) * left / self._trained_epochs
 
     def _describe(self) -> str:
@@ -145,7 +151,8 @@ class FitProgress:
             parts.append(f"{self._at_once} models at once")
         elif self._models > 1:
             parts.append(f"model {self._finished_models + 1} of {self._models}")
-        parts += [] if left is None else [f"about {format_duration(left)} left"]
+        bound = "about" if self._finished_models else "at most"  # early stopping may end the first model sooner
+        parts += [] if left is None else [f"{bound} {format_duration(left)} left"]
         return ", ".join(parts)
 
     def _show(self, milestone: bool = False) -> None:
@@ -162,7 +169,7 @@ class FitProgress:
 
     def _start_stage(self, stage: str, models: int) -> None:
         self.stage, self._expected_models = stage, models
-        self._epochs = self._at_once = self._finished_models = 0
+        self._epochs = self._at_once = self._done = self._finished_models = self._finished_epochs = 0
         self._trained_epochs = self._skipped = 0
         self._before = (0, 0)
         self._training_since = None

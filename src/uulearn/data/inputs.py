@@ -1,5 +1,6 @@
 """Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; data are copied only if necessary."""
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from uulearn.data.streams import RowStream, StreamedSets
 CHECKED_BYTES = 16 * 2**20
 # Types that torch accepts without a copy.
 TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8", "?")))
+# Largest magnitude of an input. Networks compute in float32, which ends at 3.4e38: batch normalization sums the squares
+# of a batch and Adam squares gradients. On two-class data, weights and scores of an MLP became NaN from 1e18 on, and a
+# linear model no longer learned from 1e20 on; at 1e15 the squares of a hundred million rows can be summed.
+LARGEST_INPUT = 1e15
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Columns:
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
     """Return the rows of X, checked for finite values, and their columns; ``any_shape`` allows images and sequences."""
     rows = _read(X, any_shape, name)
-    return rows, Columns(rows.row_shape, None if isinstance(X, Tensor) else _get_feature_names(X))
+    return rows, Columns(rows.row_shape, _column_names(X))
 
 
 def read_same_columns(
@@ -141,8 +146,12 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
     else:
         array = _as_numbers(X, any_shape, name)
         rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
-    _check_finite(rows, name)
+    _check_values(rows, name, _column_names(X))
     return rows
+
+
+def _column_names(X: Any) -> NDArray[np.object_] | None:
+    return None if isinstance(X, Tensor) else _get_feature_names(X)
 
 
 def read_sets(sets: Any, n_rows: int) -> Tensor:
@@ -271,26 +280,32 @@ def _as_tensor(array: Any) -> Tensor:
         return torch.from_numpy(array)  # never written to
 
 
-def _check_finite(rows: Rows, name: str) -> None:
-    """Raise an error for NaN, infinity and float32 overflow; dense rows are checked in chunks of a few megabytes."""
+def _check_values(rows: Rows, name: str, columns: NDArray[np.object_] | None) -> None:
+    """Raise for NaN, infinity and values above `LARGEST_INPUT`; dense rows are checked in chunks of a few megabytes."""
     if isinstance(rows, SparseRows):
-        with np.errstate(over="ignore"):  # reported below
-            chunks = [torch.from_numpy(rows.matrix.data.astype(np.float32))]
+        values = torch.from_numpy(rows.matrix.data)
+        chunks = [values] if len(values) else []
     elif isinstance(rows, DenseRows):
-        if not rows.dtype.is_floating_point:
-            return
+        if not rows.dtype.is_floating_point and rows.dtype != torch.int64:
+            return  # cannot be that large
         per_row = max(1, rows.n_bytes // max(1, rows.n_rows))
         chunks = list(torch.split(rows.tensor, max(1, CHECKED_BYTES // per_row)))
     for number, chunk in enumerate(chunks):
-        if chunk.sum(dtype=torch.float32).isfinite():
-            continue  # a finite sum has only finite terms
-        bad = (~chunk.float().isfinite()).nonzero()
-        if len(bad):
-            where = bad[0].tolist()
-            value = chunk[tuple(where)].item()
-            row = where[0] + number * len(chunks[0])
-            at = f" (row {row}, column {where[1]})" if len(where) > 1 else ""
+        ends = chunk.aminmax()  # NaN if the chunk has one
+        if all(abs(end.item()) <= LARGEST_INPUT for end in ends):
+            continue
+        where = (~(chunk.double().abs() <= LARGEST_INPUT)).nonzero()[0].tolist()
+        value = chunk[tuple(where)].item()
+        if isinstance(rows, SparseRows):
+            row = int(np.searchsorted(rows.matrix.indptr, where[0], side="right")) - 1
+            where = [row, int(rows.matrix.indices[where[0]])]
+        row, column = where[0] + number * len(chunks[0]), where[1]
+        at = f"(row {row}, column {column if columns is None else repr(columns[column])})"
+        if not math.isfinite(value):
             raise ValueError(
-                f"Input {name} contains NaN, infinity or a value too large for dtype('float32'): {value}{at}; remove "
-                "or impute these values first."
+                f"Input {name} contains NaN or infinity: {value} {at}; remove or impute these values first."
             )
+        raise ValueError(
+            f"Input {name} contains {value:g} {at}, but networks compute in float32, in which sums of squares overflow "
+            f"above {LARGEST_INPUT:g}; correct the value, or divide the column by a constant before fit and predict."
+        )

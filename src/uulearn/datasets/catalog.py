@@ -1,4 +1,4 @@
-"""The image datasets, read from ``catalog.json``: files, download addresses, checksums, classes and binary tasks."""
+"""Read ``catalog.json``: the files, download addresses, checksums, classes and binary tasks of the image datasets."""
 
 import json
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class DatasetSource:
 
     @property
     def is_idx(self) -> bool:
-        """Whether the files are IDX files; otherwise they are CIFAR-10 records."""
+        """Whether the files are IDX files; otherwise, they contain CIFAR-10 records."""
         return self.files == IDX_FILES
 
 

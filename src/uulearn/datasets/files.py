@@ -22,15 +22,15 @@ DOWNLOAD_BLOCK_BYTES = 1 << 20  # number of bytes copied at a time
 
 
 class DatasetNotFoundError(FileNotFoundError):
-    """Files of a dataset are missing and could not be downloaded; the message lists them and their folder."""
+    """Error raised if files of a dataset are missing and could not be downloaded; the message lists the files."""
 
 
 class _DownloadError(Exception):
-    """A download failed; the message contains the reason."""
+    """Error raised if a download fails; the message contains the reason."""
 
 
 def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, download: bool) -> dict[str, Path]:
-    """Return the path of every file of a dataset, after downloading missing files if ``download`` is true."""
+    """Return the paths of all files of a dataset; missing files are downloaded if ``download`` is True."""
     try:
         pooch: ModuleType | None = importlib.import_module("pooch")
     except ImportError:
@@ -43,7 +43,7 @@ def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, d
     if not download:
         raise _not_found(source, missing, folders, "is incomplete and download=False;", data_dir)
     if pooch is None:
-        reason = "is incomplete and pooch, which downloads it, is not installed; run pip install 'uulearn[data]' or"
+        reason = "is incomplete, and downloading it requires pooch; run pip install 'uulearn[data]', or"
         raise _not_found(source, missing, folders, reason, data_dir)
     try:
         _download(source, missing, folders[-1], pooch)
@@ -54,7 +54,7 @@ def find_files(source: DatasetSource, data_dir: str | os.PathLike[str] | None, d
 
 
 def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | None) -> list[Path]:
-    """Return the data folders in search order; downloads are saved in the last one."""
+    """Return the data folders in the order in which they are searched; downloads are saved in the last folder."""
     if data_dir is not None:
         return [Path(data_dir).expanduser()]
     folders = [Path(os.environ[DATA_VARIABLE]).expanduser()] if os.environ.get(DATA_VARIABLE) else []
@@ -64,7 +64,7 @@ def _data_folders(data_dir: str | os.PathLike[str] | None, pooch: ModuleType | N
 
 
 def _look_up(source: DatasetSource, folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files from the first folder that contains all of them; otherwise, search the folders for each file."""
+    """Return the paths of the files that were found, preferably all from the same folder."""
     found: dict[str, Path] = {}
     for folder in folders:
         here: dict[str, Path] = {}
@@ -111,7 +111,7 @@ def _download(source: DatasetSource, missing: Sequence[str], folder: Path, pooch
 
 
 def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) -> Path:
-    """Download one file from the first address that has it, and check its published checksum."""
+    """Download one file from the first address that provides it, and compare it with the published checksum."""
     from requests.exceptions import RequestException
 
     # Without "identity" a server may send a .gz file uncompressed, which changes the checksum.
@@ -125,9 +125,9 @@ def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) ->
             path = Path(pooch.retrieve(address + name, checksum, fname=name, path=folder, downloader=downloader))
         except RequestException as error:
             status = error.response.status_code if error.response is not None else None
-            failures.append(f"{host} answered {status} for {name}" if status else f"the connection to {host} failed")
+            failures.append(f"{host} returned {status} for {name}" if status else f"the connection to {host} failed")
         except ValueError:  # raised by pooch for a wrong checksum
-            failures.append(f"{host} sent a {name} with a wrong checksum")
+            failures.append(f"{name} from {host} has a wrong checksum")
         else:
             path.chmod(0o666 & ~UMASK)  # pooch creates private files, which others could not read in a shared folder
             return path
@@ -135,7 +135,7 @@ def _fetch(source: DatasetSource, name: str, folder: Path, pooch: ModuleType) ->
 
 
 def _unpack(archive: Path, wanted: Sequence[str], folder: Path) -> None:
-    """Extract only the wanted files, by file name; paths in the archive are ignored."""
+    """Extract only the requested files, which are found by file name; paths in the archive are ignored."""
     missing = set(wanted)
     with tarfile.open(archive, "r:gz") as tar:
         for entry in tar:
@@ -145,7 +145,7 @@ def _unpack(archive: Path, wanted: Sequence[str], folder: Path) -> None:
                 write_atomically(folder / name, functools.partial(_copy, content))
                 missing.remove(name)
     if missing:
-        raise _DownloadError(f"{archive.name} lacks {', '.join(sorted(missing))}")
+        raise _DownloadError(f"{archive.name} does not contain {', '.join(sorted(missing))}")
 
 
 def _copy(content: IO[bytes], path: Path) -> None:

@@ -20,7 +20,7 @@ UNSIGNED_BYTE = 8  # IDX code of the element type that all image datasets use
 
 
 class DatasetFileError(ValueError):
-    """A dataset file is damaged, truncated or not the expected file; the message contains its path."""
+    """Error raised if a dataset file is damaged, truncated or not the expected file; the message contains the path."""
 
 
 def _unusable(path: Path, problem: str) -> DatasetFileError:
@@ -28,7 +28,7 @@ def _unusable(path: Path, problem: str) -> DatasetFileError:
 
 
 def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Bytes:
-    """Read an IDX file of bytes (gzip-compressed if its name ends in ``.gz``) and check header, length and SHA-256."""
+    """Read an IDX file (gzip-compressed if its name ends in ``.gz``), and check its header, length and SHA-256."""
     start, size = 4 + 4 * len(shape), math.prod(shape)
     content = _read(path, limit=start + size)
     announced = _idx_shape(content, path)
@@ -38,14 +38,14 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str, title: str) -> Byt
         state = f"truncated: found {len(content) - start:,}" if len(content) < start + size else "too long: found more"
         raise _unusable(path, f"is {state} bytes, expected {_times(shape)} after its header")
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise _unusable(path, f"has the layout of {title} but other content (SHA-256 differs)")
+        raise _unusable(path, f"has the layout of {title} but different content (wrong SHA-256)")
     # Copy, because arrays from bytes are read-only, and PyTorch warns about read-only arrays.
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
 
 
 def _idx_shape(content: bytes, path: Path) -> tuple[int, ...]:
     if content[:2] == GZIP_MAGIC:
-        raise DatasetFileError(f"{path} is gzip-compressed without .gz in its name; rename it to {path.name}.gz.")
+        raise DatasetFileError(f"{path} is gzip-compressed but has no .gz suffix; rename it to {path.name}.gz.")
     if len(content) < 4 or content[:2] != b"\0\0":
         begin = content[:4].hex(" ") or "nothing"
         raise _unusable(path, f"is not an IDX file: it starts with {begin}, not with 00 00")
@@ -58,7 +58,7 @@ def _idx_shape(content: bytes, path: Path) -> tuple[int, ...]:
 
 
 def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes: int) -> Bytes:
-    """Read a file of CIFAR-10 records (a label byte and pixel bytes) as an array of shape (count, 1 + pixels)."""
+    """Read a file of CIFAR-10 records (one label byte, then pixel bytes) as an array of shape (count, 1 + pixels)."""
     width = 1 + math.prod(image_shape)
     size, expected = path.stat().st_size, count * width
     if size != expected:
@@ -73,7 +73,7 @@ def read_records(path: Path, count: int, image_shape: tuple[int, ...], n_classes
 def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: int, sha256: str) -> None:
     """Raise a DatasetFileError unless the files together contain the expected records, in any order.
 
-    Different copies of CIFAR-10 store the records in different orders, so checksums of single files cannot be used.
+    Copies of CIFAR-10 can differ in the order of the records, so checksums of individual files cannot be used.
     """
     counts = np.bincount(records[:, 0], minlength=n_classes)
     if counts.min() != counts.max():
@@ -90,13 +90,13 @@ def check_records(records: Bytes, paths: Sequence[Path], part: str, n_classes: i
 
 
 def digest_of_records(records: Bytes) -> str:
-    """Return a SHA-256 digest that does not depend on the order of the records: that of their sorted digests."""
+    """Return the SHA-256 digest of the sorted digests of all records, which does not depend on their order."""
     digests = sorted(hashlib.sha256(record).digest() for record in np.ascontiguousarray(records))
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def _read(path: Path, limit: int) -> bytes:
-    """Return the uncompressed content; reading stops beyond the limit, to protect against decompression bombs."""
+    """Return the decompressed content of a file; the limit protects against decompression bombs."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(limit + 1)
@@ -105,7 +105,7 @@ def _read(path: Path, limit: int) -> bytes:
     except gzip.BadGzipFile as error:
         raise _unusable(path, f"is not an intact gzip file ({error})") from None
     except zlib.error as error:
-        raise _unusable(path, f"is damaged: it cannot be uncompressed ({error})") from None
+        raise _unusable(path, f"is damaged: it cannot be decompressed ({error})") from None
 
 
 def _times(shape: Sequence[int]) -> str:

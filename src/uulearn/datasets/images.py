@@ -1,4 +1,4 @@
-"""The four image datasets of the paper's experiments and their binary tasks."""
+"""Load the four image datasets of the paper's experiments and their binary tasks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ IMAGE_DATASETS = tuple(SOURCES)
 
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """Images and class numbers of a dataset, in the published order.
+    """Images and class numbers of a dataset, in their original order.
 
-    Images have uint8 values and shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10 (red, green and blue planes).
+    Images have dtype uint8 and shape (n, 28, 28), or (n, 3, 32, 32) for CIFAR-10 (red, green and blue channels).
 
     >>> images, labels = np.zeros((2, 28, 28), np.uint8), np.array([0, 1], np.uint8)
     >>> ImageDataset("mine", images, labels, images, labels, classes=("cat", "dog"))
@@ -37,7 +37,7 @@ class ImageDataset:
 
 @dataclass(frozen=True, eq=False)
 class BinaryTask:
-    """Rows with labels 1 (positive) and 0 (negative), in a training and a test part.
+    """Training and test rows with labels 1 (positive) and 0 (negative).
 
     >>> images, labels = np.zeros((4, 2, 2), np.uint8), np.array([1, 0, 0, 0])
     >>> task = BinaryTask("small", images, labels, images, labels, positive_classes=(3,))
@@ -54,7 +54,7 @@ class BinaryTask:
 
     @property
     def prior(self) -> float:
-        """Class prior of the test part, π in the paper."""
+        """Class prior of the test data (π in the paper)."""
         return float(self.y_test.mean())
 
     @property
@@ -63,7 +63,7 @@ class BinaryTask:
         return tuple(self.X_train.shape[1:])
 
     def flat(self) -> BinaryTask:
-        """Return the task with rows flattened to shape (d,), without copying."""
+        """Return the task with each row flattened to shape (d,), without copying the data."""
         train, test = (X.reshape(len(X), -1) for X in (self.X_train, self.X_test))
         return replace(self, X_train=train, X_test=test)
 
@@ -71,21 +71,21 @@ class BinaryTask:
 def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> ImageDataset:
     """Load MNIST, Fashion-MNIST, Kuzushiji-MNIST or CIFAR-10.
 
-    A data folder contains the files in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their usual names
-    (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/``
-    (``data_batch_1.bin`` to ``data_batch_5.bin``, ``test_batch.bin``; CIFAR-10's pickled files are never read). If the
-    header, length or SHA-256 of a file is wrong, a DatasetFileError is raised.
+    In a data folder, the files are in ``mnist/``, ``fashion-mnist/`` or ``kmnist/`` under their original names
+    (``train-images-idx3-ubyte`` and so on, with or without ``.gz``), or in ``cifar-10-batches-bin/`` for CIFAR-10
+    (``data_batch_1.bin`` to ``data_batch_5.bin`` and ``test_batch.bin``). Pickled files are never read. If the header,
+    length or SHA-256 of a file is wrong, a DatasetFileError is raised.
 
     Parameters
     ----------
     name : str
         One of `IMAGE_DATASETS`: ``"mnist"``, ``"fashion_mnist"``, ``"kmnist"``, ``"cifar10"``.
     data_dir : path or None
-        Data folder to search and to download into. Default: the folder set by the environment variable UULEARN_DATA,
-        then the user cache directory, in which downloads are saved.
+        Data folder that is searched and in which downloads are saved. By default, the folder set by the environment
+        variable UULEARN_DATA and the user cache directory are searched, and downloads are saved in the cache.
     download : bool
-        Whether to download missing files, which requires ``pip install 'uulearn[data]'``. Otherwise, missing files
-        raise a DatasetNotFoundError.
+        Whether to download missing files, which requires ``pip install 'uulearn[data]'``. If False, missing files raise
+        a DatasetNotFoundError.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def load_images(name: str, *, data_dir: str | os.PathLike[str] | None = None, do
 
 
 def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, download: bool = True) -> BinaryTask:
-    """Load one of the four binary tasks of the paper's experiments, as defined in its Appendix C.
+    """Load one of the four binary tasks of the paper's experiments, as defined in Appendix C of the paper.
 
     ==================  ===============================================  ======
     ``name``            positive classes                                 π
@@ -110,7 +110,7 @@ def load_task(name: str, *, data_dir: str | os.PathLike[str] | None = None, down
     ``cifar10``         animals: bird, cat, deer, dog, frog, horse       0.6
     ==================  ===============================================  ======
 
-    Images have uint8 values to save memory; scale them with ``UUClassifier(input_scale=1 / 255)``.
+    Images have dtype uint8 to save memory; scale them with ``UUClassifier(input_scale=1 / 255)``.
     See `load_images` for the parameters and errors.
 
     >>> load_task("imagenet")

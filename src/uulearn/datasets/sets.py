@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class UnlabeledSets:
-    """Two unlabeled sets and information about the draw.
+    """Two unlabeled sets, and information about how they were drawn.
 
     You can unpack the result as ``X0, X1 = make_sets(…)``. ``realized_priors`` contains the exact fraction of positives
     in each drawn set.
@@ -37,12 +37,12 @@ class UnlabeledSets:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Number of rows of each set."""
+        """Number of rows in each set."""
         return len(self.indices[0]), len(self.indices[1])
 
     @property
     def sets(self) -> NDArray[np.int64]:
-        """Set of each row of X0 and then of X1, for `UUClassifier.fit`."""
+        """Set labels (0 or 1) for the rows of X0 followed by the rows of X1, for `UUClassifier.fit`."""
         return np.repeat(np.array([0, 1]), self.sizes)
 
     def __iter__(self) -> Any:
@@ -65,20 +65,20 @@ def make_sets(
     ----------
     X : array, DataFrame, sparse matrix or tensor
     y : array of shape (n,)
-        Labels: 1 for positive; 0 or −1 for negative.
+        Labels: 1 for positive rows, and 0 or −1 for negative rows.
     set_priors : (θ, θ′)
         Class priors of set 0 and of set 1.
     sizes : (n, n′)
-        Number of rows of each set.
+        Number of rows in each set.
     scheme : str
-        ``"without_replacement"`` (the paper's experiments) draws exactly round(n·θ) positives for set 0; set 1 is drawn
-        from the remaining rows. If a class has too few rows, rows of set 0 are reused in set 1, and then within a set.
-        ``"independent"`` (the paper's theory) draws every row independently from the mixture, with replacement; the
-        realized prior then varies around θ.
+        ``"without_replacement"`` (the paper's experiments) draws exactly round(n·θ) positives for set 0. Set 1 is drawn
+        from the remaining rows. If a class has too few rows, set 1 reuses rows of set 0; if necessary, rows are also
+        repeated within a set. ``"independent"`` (the paper's theory) draws every row independently from the mixture,
+        with replacement, so the realized prior varies around θ.
     allow_reuse : bool
-        Whether ``"without_replacement"`` may reuse rows if a class has too few rows; if False, an error is raised.
+        Whether ``"without_replacement"`` may reuse rows; if False, an error is raised if a class has too few rows.
     random_state : int, RandomState or None
-        Seed of the draw.
+        Seed or random number generator for drawing the sets.
 
     Examples
     --------
@@ -119,12 +119,12 @@ def make_sets(
 def _draw_class(
     rows: Indices, counts: tuple[int, int], name: str, allow_reuse: bool, rng: np.random.RandomState
 ) -> tuple[Indices, Indices]:
-    """Draw the rows of a class for set 0 and then for set 1; rows that were used least often are drawn first."""
+    """Draw the rows of a class for set 0 and then for set 1; the least-used rows are drawn first."""
     available = len(rows)
     if sum(counts) > available and not allow_reuse:
         raise ValueError(
-            f"the two sets need {counts[0]:,} + {counts[1]:,} {name} rows but the data have {available:,}, and "
-            "allow_reuse=False forbids reusing rows; request smaller sets or other class priors, or allow reuse."
+            f"the two sets need {counts[0]:,} + {counts[1]:,} {name} rows, but the data have only {available:,}, and "
+            "allow_reuse is False; request smaller sets or other class priors, or pass allow_reuse=True."
         )
     used = np.zeros(available, dtype=np.int64)
     drawn = []
@@ -151,7 +151,7 @@ def _class_rows(X: Any, y: Any) -> tuple[Indices, Indices]:
     found = set(np.unique(labels).tolist())
     if not (found == {0, 1} or found == {-1, 1}):
         raise ValueError(
-            f"y must have both classes, 1 for positive and 0 (or -1) for negative, got the values "
+            f"y must contain both classes, 1 for positive and 0 (or -1) for negative, got the values "
             f"{sorted(found, key=str)[:5]}; convert to two classes first, for example y = (digit % 2 == 0)."
         )
     return np.flatnonzero(labels == 1), np.flatnonzero(labels != 1)

@@ -1,4 +1,4 @@
 """Run commands on the machines of a Ray cluster.
 
-Ray is an extra (``pip install 'uulearn[ray]'``) that is imported on first use.
+Ray is an optional dependency (``pip install 'uulearn[ray]'``) and is imported on first use.
 """

@@ -1,4 +1,4 @@
-"""Connect to a Ray cluster, and run tasks that are repeated if their process dies."""
+"""Connect to a Ray cluster, and run tasks that are retried if their process dies."""
 
 import contextlib
 import importlib
@@ -14,11 +14,11 @@ from typing import Any
 PORT = 6379
 """Default port of the head node."""
 CONNECT_SECONDS = 10
-"""Timeout of the connection test."""
+"""Timeout of the connection test, in seconds."""
 RETRIES = 3
-"""Maximum number of times that a task is repeated, or training is resumed, after a process or machine is lost."""
+"""Maximum number of retries of a task or a training run after a process or machine is lost."""
 TASKS_PER_PROCESS = 2
-"""Number of tasks submitted per process: one runs and one waits, which makes an autoscaling cluster add machines."""
+"""Number of tasks submitted per process; waiting tasks cause an autoscaling cluster to add machines."""
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
@@ -39,10 +39,10 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def ray_cluster(address: str | None = None, workers: int | None = None) -> Iterator[Any]:
-    """Connect to a cluster with Ray's output suppressed; yield the ``ray`` module.
+    """Connect to a cluster and yield the ``ray`` module, with Ray's output suppressed.
 
-    Without an address, a cluster of ``workers`` processes (by default, one per core) is started on this machine and
-    stopped at the end of the block, unless this process is already connected.
+    If no address is given, a local cluster with ``workers`` processes (default: one per core) is started, and stopped
+    at the end of the block. If this process is already connected to a cluster, that cluster is used.
     """
     ray = import_ray()
     # Ray reports dead workers on standard output, which is reserved for results.
@@ -71,7 +71,7 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
 
 
 def full_address(address: str) -> str:
-    """Return an address with a port.
+    """Return the address of the head node, with the default port if none is given.
 
     >>> full_address("auto"), full_address("10.0.0.7"), full_address("head:6380")
     ('auto', '10.0.0.7:6379', 'head:6380')
@@ -80,7 +80,7 @@ def full_address(address: str) -> str:
         return address
     host, _, port = address.rpartition(":") if ":" in address else (address, "", str(PORT))
     if "://" in address or not port.isdecimal():
-        raise ValueError(f"--address must be auto or HOST:PORT of the head node, got {address!r}.")
+        raise ValueError(f"--address must be auto or the HOST:PORT of the head node, got {address!r}.")
     return f"{host}:{port}"
 
 
@@ -106,9 +106,9 @@ def finished_tasks(
 ) -> Iterator[tuple[int, Any]]:
     """Call a function on the cluster for each tuple of arguments; yield (index of the call, result) as calls finish.
 
-    A call whose process dies is repeated up to three times, so it must be idempotent. An exception in a call is raised
-    here; other running calls then continue until this process disconnects, because ``ray.cancel`` aborts the whole
-    process if a call finishes while it is canceled (seen with Ray 2.60). ``what`` is the name of the tasks in Ray.
+    A call whose process dies is retried up to three times, so it must be idempotent. An exception in a call is raised
+    here. Other running calls then continue until this process disconnects, because ``ray.cancel`` can abort the whole
+    process (observed with Ray 2.60). ``what`` is the name of the tasks in Ray.
     """
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_call).options(name=what)
     waiting, running = deque(enumerate(calls)), dict[Any, int]()
@@ -126,13 +126,13 @@ def finished_tasks(
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function; Ray cannot turn a `functools.partial` into a task."""
+    """Call a function; this wrapper is needed because Ray does not accept a `functools.partial` as a task."""
     return function(*arguments)
 
 
 @contextlib.contextmanager
 def convert_errors(ray: Any) -> Iterator[None]:
-    """Raise the original exception of a task, and convert Ray errors to a one-sentence message."""
+    """Re-raise the original exception of a task, and convert Ray errors to a one-sentence message."""
     try:
         yield
     except ray.exceptions.RayTaskError as error:
@@ -140,7 +140,7 @@ def convert_errors(ray: Any) -> Iterator[None]:
             reason = str(error.cause).strip().splitlines()[-1]
             raise RuntimeError(
                 f"a process of the Ray cluster cannot unpickle its task ({reason}); your modules must be importable "
-                "on all machines, in the same versions."
+                "on all machines, with the same versions."
             ) from error
         if isinstance(error.cause, Exception):
             raise error.cause from None
@@ -149,5 +149,5 @@ def convert_errors(ray: Any) -> Iterator[None]:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise RuntimeError(
             f"Ray gave up after {RETRIES + 1} attempts ({reason}); find out why its processes die, for example because "
-            "memory is exhausted, and run the command again."
+            "they run out of memory, and run the command again."
         ) from error

@@ -26,9 +26,8 @@ def reproduce_on_ray(
 ) -> ReproductionOutcome:
     """Train all configurations that are missing from the store on a Ray cluster, and store the records.
 
-    `uulearn.reproduction.runner.reproduce` has the same parameters and returns the same records. Data and records are
-    sent over the network. A job whose process dies is repeated. ``workers`` limits the number of jobs that run in
-    parallel.
+    The records are the same as those of `uulearn.reproduction.runner.reproduce`. Data and records are sent over the
+    network. A job whose process dies is retried. ``workers`` limits the number of jobs that run in parallel.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
@@ -61,7 +60,7 @@ def reproduce_on_ray(
 
 
 def train_job(job: ExperimentJob, task: BinaryTask, device: str) -> tuple[list[Record], float]:
-    """Train a job and return its records and its duration in seconds."""
+    """Train the models of a job, and return the records and the duration in seconds."""
     started = time.perf_counter()
     records = train_in_parts(JobTrainer(task, choose_device(device), Reporter()), job)
     return records, time.perf_counter() - started

@@ -33,10 +33,10 @@ def score_on_ray(
     address: str | None,
     workers: int | None,
 ) -> int:
-    """Score one Parquet file or a folder of Parquet files on a Ray cluster, write a new folder, and count the rows.
+    """Score a Parquet file or a folder of Parquet files on a Ray cluster; return the number of rows scored.
 
-    The new folder has one file per input file, with the same name and row order. It appears when all files are
-    complete. The model and both folders must be accessible under the same path on all machines of the cluster.
+    The output folder has one file per input file, with the same name and row order. The folder is created only after
+    all files have been scored. The model, the input and the output must have the same paths on all machines.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
@@ -74,7 +74,7 @@ def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: A
 
 @functools.lru_cache(maxsize=1)
 def _load_once(model: Path, digest: str, keep_columns: bool) -> TableModel | UUClassifier:
-    """Return the model and cache it for the next file; a changed model is detected by the digest of its manifest."""
+    """Load the model and cache it for the next file; raise a RuntimeError if its manifest has changed."""
     loaded = load_for_scoring(model, keep_columns)
     if _digest(model) != digest:
         raise RuntimeError(f"{model} changed while rows were being scored; score them again.")
@@ -96,7 +96,7 @@ def _find_files(rows: str) -> dict[Path, Path]:
 
 
 def _count_rows(files: list[Path]) -> dict[Path, int]:
-    """Return the number of rows of each file; raise if the columns differ or a file has no rows."""
+    """Return the number of rows in each file; raise an error if the columns differ or all files are empty."""
     counts: dict[Path, int] = {}
     columns: set[str] = set()
     for file in files:

@@ -1,4 +1,4 @@
-"""Train the models of a search on a Ray cluster, one task per job; only the searching process writes to the store."""
+"""Train the models of a search on a Ray cluster, one task per job; only the calling process writes to the store."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ TASK = "uulearn-search"
 class RayExecutor:
     """Executor that trains the models of `uulearn.selection.UUClassifierCV` in parallel on a Ray cluster.
 
-    Rows are sent to the cluster and models are sent back, so its machines need no shared files, except for checkpoints
-    if you request them. A job whose process dies is repeated. ``address`` is ``"auto"`` for the cluster that this
-    machine belongs to, or the host and port of a head node; by default, a local cluster is started.
-    ``workers`` is the number of jobs trained in parallel, by default one per core (or GPU).
+    Rows are sent to the cluster, and models are sent back. The machines need shared storage only if you request
+    checkpoints. A job whose process dies is retried. ``address`` is ``"auto"`` for the cluster that this machine
+    belongs to, or the host and port of a head node; by default, a local cluster is started. ``workers`` is the number
+    of jobs trained in parallel, by default one per core (or GPU).
     """
 
     address: str | None = None
@@ -26,7 +26,7 @@ class RayExecutor:
 
     def __post_init__(self) -> None:
         if self.workers is not None and not (isinstance(self.workers, int) and self.workers > 0):
-            raise ValueError(f"workers must be an integer above 0, got {self.workers!r}.")
+            raise ValueError(f"workers must be a positive integer, got {self.workers!r}.")
 
     def train(self, trials: Trials, jobs: Sequence[TrainingJob]) -> Generator[dict[Place, Result]]:
         """Train the jobs; yield the results of each job when it finishes."""

@@ -1,7 +1,7 @@
 """Train one model with several processes of a Ray cluster, and resume from its checkpoint if a process dies.
 
-Ray Train starts the processes and their `torch.distributed` group. Its own retries are not used, because it does not
-count a process that dies during startup as a failure, and it would repeat permanent errors.
+Ray Train starts the processes and their `torch.distributed` group. Retries by Ray Train are not used, because Ray Train
+does not count a process that dies during startup as a failure, and would retry after permanent errors.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from uulearn.training.progress import ProgressCallback, StageStarted
 from uulearn.training.workers import FirstWorkerError
 
 ERROR_FILE = "error.txt"
-"""File in the scratch folder with the message of an error that ends the training."""
+"""Name of the file in the scratch folder that contains the message of a permanent error."""
 PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)
-"""Errors that would occur again on retry; a lost connection to another worker is a RuntimeError."""
+"""Errors that would occur again after a retry; a lost connection to another worker raises a RuntimeError."""
 
 
 def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: int, address: str | None) -> FitFacts:
-    """Fit two files with several cluster processes, which all need access to the files and the output folder."""
+    """Train on two files with several cluster processes, which all need access to the files and the output folder."""
     folder = run.folder
     work = functools.partial(_fit_on_worker, run.settings, folder, command)
     scratch = folder.place.with_name(f".{folder.place.name}.ray")
     device = str(run.settings.classifier.get("device", "auto"))
-    progress(StageStarted(f"training by {workers} processes on Ray"))
+    progress(StageStarted(f"training with {workers} processes on Ray"))
     with folder.explain_failure(run.resumed):
         try:
             train_on_ray(work, scratch, workers=workers, device=device, address=address)
@@ -48,7 +48,7 @@ def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: i
 
 
 def _fit_on_worker(settings: FitSettings, folder: OutputFolder, command: str) -> None:
-    """Run the fit in one process of the cluster; the command that started Ray removes an unfinished fit."""
+    """Run the fit in one process of the cluster; the command that started Ray removes incomplete output."""
     with contextlib.suppress(FirstWorkerError):
         FitRun(settings, folder, resumed=True, workers=join_fit_workers(settings)).fit(command, clean_up=False)
 
@@ -58,10 +58,10 @@ def train_on_ray(
 ) -> None:
     """Call ``work()`` in several cluster processes that form a process group, and wait until all have finished.
 
-    If a process dies, all processes are stopped and started again, up to three times; ``work`` must resume from its own
-    checkpoint. A permanent error of ``work`` is raised here as a ValueError with the same text. ``scratch`` is a
-    temporary folder, created and removed here, on storage that all machines share. Each process uses one core, and one
-    GPU if ``device`` is ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
+    If a process dies, all processes are stopped and restarted, up to three times; ``work`` must resume from its own
+    checkpoint. A permanent error in ``work`` is raised here as a ValueError with the same message. ``scratch`` is a
+    temporary folder on storage that all machines share; it is removed at the end. Each process uses one core. It also
+    uses one GPU if ``device`` is ``"cuda"``, or if it is ``"auto"`` and the cluster has enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -89,7 +89,7 @@ def train_on_ray(
 
 
 def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
-    """Return whether each worker gets a GPU; raise if the cluster has too few cores."""
+    """Return whether each worker gets a GPU; raise a ValueError if the cluster has too few cores or GPUs."""
     cores, gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
     needs_gpus = device.startswith("cuda")
     if cores < workers or (needs_gpus and gpus < workers):
@@ -100,9 +100,9 @@ def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
 
 
 def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseException | None:
-    """Start the processes, wait for them, and return the error, or None.
+    """Start the processes, wait until they end, and return the error, or None if training succeeded.
 
-    Runs in a thread, because in the main thread Ray Train would handle interrupts and end the process silently.
+    Ray Train runs in its own thread. In the main thread, it would handle interrupts and end the process silently.
     """
     train = importlib.import_module("ray.train")
     trainer = importlib.import_module("ray.train.torch").TorchTrainer(
@@ -125,7 +125,7 @@ def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseEx
 
 
 def _work_in_group(settings: dict[str, Any]) -> None:
-    """Run the work in one process; if it fails permanently, store the error before all processes are stopped."""
+    """Run ``work`` in one process; write the message of a permanent error to a file before all processes stop."""
     try:
         os.chdir(settings["folder"])
         importlib.import_module("ray.cloudpickle").loads(settings["work"])()

@@ -122,6 +122,9 @@ class UUClassifier(TrainedClassifier):
     out_of_fold_scores_ : array of shape (n,) or None
         With several models, the decision values of all training rows (set 0 first), each computed by the model that
         was not trained on the row. They are not saved with the classifier.
+    out_of_fold_correction_ : `uulearn.metrics.out_of_fold.OutOfFoldCorrection` or None
+        Adjusts estimates from ``out_of_fold_scores_``, which measure single models, to the ensemble. It is applied
+        in ``out_of_fold_evaluation_`` and not saved.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
         The sets and the gain of each round of self-training, and whether the round improved the classifier.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
@@ -317,6 +320,7 @@ class UUClassifier(TrainedClassifier):
         self.scaling_ = result.scaling
         self.out_of_fold_evaluation_ = result.out_of_fold_evaluation
         self.out_of_fold_scores_ = result.decisions
+        self.out_of_fold_correction_ = result.correction
         self.self_training_ = None if result.self_training is None else list(result.self_training)
         self.precision_ = result.model.precision
         self.resolved_params_ = result.resolved

@@ -19,12 +19,21 @@ from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, Stage, self_train
 from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
 from uulearn.metrics import Evaluation, evaluate
-from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
+from uulearn.metrics.calibration import (
+    PlattScaling,
+    calibrate_out_of_fold,
+    decision_values,
+    fit_platt_scaling,
+    shift_log_odds,
+)
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE, OutOfFoldCorrection
 from uulearn.risk import estimation_cost
 from uulearn.training import History
 
 # Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
+# Maximum number of rows per set that are scored by all models to compare the ensemble with its models.
+ENSEMBLE_SAMPLE = 10_000
 # If the class prior is within these bounds, predicting only one class indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
 # A warning is raised if an estimated accuracy is outside [½, 1] by this number of standard errors.
@@ -53,7 +62,12 @@ class FitResult:
     error: BaseException | None = None
     """The error that ended the fit early with a usable model; it is raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
-    """Out-of-fold decision values of all rows (set 0 first, then set 1); None for a single model."""
+    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model.
+
+    A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
+    """
+    correction: OutOfFoldCorrection | None = None
+    """Corrects estimates from out-of-fold scores; None if the scores are not calibrated."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -90,7 +104,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         model, history, error = single.model, single.history, single.error
         held_out_sizes = (0, 0) if plan.validation is None else plan.validation.sizes
         if error is None and plan.validation is not None and parameters.calibrated:
-            scores = torch.cat([model.score(plan.validation.rows_of(which)) for which in (0, 1)])
+            parts = single.held_out_scores or [model.score(plan.validation.rows_of(which)) for which in (0, 1)]
+            scores = torch.cat(list(parts))
     else:
         if parameters.self_training_rounds:
             fitted, scores, rounds = _run_self_training(plan, first)
@@ -101,19 +116,25 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         model = fitted.combine(plan.learner)
         held_out_sizes = plan.data.sizes
 
-    sets = np.repeat([0, 1], held_out_sizes)
     scaling: PlattScaling | None = None
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
-    if parameters.calibrated and scores is not None:
+    correction: OutOfFoldCorrection | None = None
+    if scores is not None:
+        known = scores.numpy(), np.repeat([0, 1], held_out_sizes)
+        decisions = None if plan.folds is None else known[0]
         try:
-            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
+            if plan.folds is None:
+                scaling = fit_platt_scaling(*known, priors, target_prior)
+            elif parameters.calibrated:
+                scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
+                if rounds is None and isinstance(plan.data, TwoSets):
+                    correction = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
+                    scaling = correction.scaling
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
-    if plan.folds is not None and scores is not None:
-        decisions = decision_values(scores.numpy(), scaling)
-        if parameters.set_priors is not None and error is None:
-            evaluation = evaluate(decisions, sets, priors, target_prior)
+        if decisions is not None and parameters.set_priors is not None and error is None:
+            evaluation = evaluate(decisions, known[1], priors, target_prior, correction=correction)
     return FitResult(
         plan.learner,
         model,
@@ -128,6 +149,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         rounds,
         error,
         decisions,
+        correction,
     )
 
 
@@ -159,6 +181,25 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
         plan.parameters.target_prior,
         log_odds=result.scaling is not None,
         stacklevel=stacklevel + 1,
+    )
+
+
+def _compare_with_ensemble(
+    data: TwoSets, folds: Folds, fitted: OutOfFold, scaling: PlattScaling, priors: Priors
+) -> OutOfFoldCorrection:
+    """Score evenly spaced rows with the models that were trained on them."""
+    index = [np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes]
+    rows = DenseRows(torch.cat([data.take(which, torch.from_numpy(own)) for which, own in enumerate(index)]))
+    own_folds = np.concatenate([part[own] for part, own in zip(folds, index, strict=True)])
+    scores = [model.score(rows).numpy() / scale for model, scale in zip(fitted.models, fitted.scales, strict=True)]
+    trained = own_folds[:, None] != np.arange(len(scores))
+    selects = any(history.best_epoch is not None for history in fitted.histories)
+    return OutOfFoldCorrection.from_scores(
+        np.stack(scores, axis=1)[trained].reshape(len(own_folds), -1),
+        (len(index[0]), len(index[1])),
+        scaling,
+        priors,
+        SELECTION_ERROR_SCALE if selects else 1.0,
     )
 
 

@@ -123,16 +123,28 @@ class ModelFit:
     model: TrainedModel
     history: History
     error: BaseException | None = None
-    """Reason why training ended early with a usable model, such as an interrupt."""
+    """Why training ended early although the model is usable, such as an interrupt."""
+    held_out_scores: tuple[Tensor, Tensor] | None = None
+    """Scores of the validation rows of set 0 and set 1, each at an epoch that other rows chose."""
 
 
 @dataclass(frozen=True)
 class FoldScores:
-    """The model of one fold, and its scores for the rows of set 0 and set 1 in this fold."""
+    """The model of one fold, and scores of the fold's rows of set 0 and set 1, at epochs that other rows chose."""
 
     model: TrainedModel
     history: History
     scores: tuple[Tensor, Tensor]
+
+    def check_finite(self) -> FoldScores:
+        """Return the fit, or raise an error that batched training does not raise because the other runs continue."""
+        reason = self.history.stop_reason
+        if reason is not None and "not finite" in reason:
+            raise NonFiniteRiskError(f"{reason}; lower lr, or scale the columns.")
+        # The last step may diverge, and no risk is computed after it. A mean overflows earlier than its parts.
+        if not torch.cat(self.scores).abs().mean().isfinite():
+            raise NonFiniteRiskError("scores of held-out rows are not finite; lower lr, or scale the columns.")
+        return self
 
 
 class Learner(abc.ABC):
@@ -248,7 +260,7 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
     """Merge the models of all folds, sorted by fold; the scores are returned in the order of the rows."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
     for fold, part in enumerate(parts):
-        scale = float(torch.cat(part.scores).abs().mean()) or 1.0
+        scale = float(torch.cat(part.check_finite().scores).abs().mean()) or 1.0
         scales.append(scale)
         for which, values in enumerate(part.scores):
             scores[which][torch.from_numpy(folds[which] == fold)] = values / scale
@@ -383,7 +395,8 @@ class NetworkLearner(Learner):
             if not len(trainer.history) and not isinstance(error, NonFiniteRiskError):
                 raise
             stopped = error
-        return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped)
+        scores = None if stopped is not None or trainer.validation is None else trainer.held_out_scores()
+        return ModelFit(self._trained(trainer.final_model, trainer.dtype), trainer.history, stopped, scores)
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train the modules of the folds; on CUDA, they are trained together if possible."""

@@ -14,6 +14,7 @@ import torch
 from uulearn.data.augmentation import AUGMENTATIONS, is_augmentation
 from uulearn.defaults import AUTO, LOSS
 from uulearn.exceptions import ClosePriorsWarning
+from uulearn.models import MODELS
 from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, TrainingOptions
 from uulearn.training.precision import PRECISIONS
@@ -67,8 +68,8 @@ def _is_device(value: Any) -> bool:
 
 RULES: dict[str, Rule] = {
     "model": Rule(
-        lambda v: isinstance(v, str) or callable(v) or hasattr(v, "train_folds"),
-        "a name, an nn.Module, its class, a factory or a Learner",
+        lambda v: v in MODELS if isinstance(v, str) else callable(v) or hasattr(v, "train_folds"),
+        f"one of {', '.join(map(repr, MODELS))}, an nn.Module, its class, a factory or a Learner",
         7,
     ),
     "model_params": Rule(_is_mapping, "None or a dict of arguments for the model", "wide"),

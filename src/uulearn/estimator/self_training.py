@@ -192,7 +192,7 @@ def _run(train: Train, pool: _Pool, labeled: _Relabeled, number: int, pure: bool
 def _relabel(pool: _Pool, scores: Tensor) -> _Relabeled | str:
     """Split the rows into two pseudo-labeled sets, or return the reason why this is impossible."""
     evaluated = evaluate(scores.numpy(), pool.sets, pool.set_priors, pool.target_prior)
-    t, f = (min(max(e.value, 0.0), 1.0) for e in (evaluated.true_positive_rate, evaluated.false_positive_rate))
+    t, f = evaluated.true_positive_rate.value, evaluated.false_positive_rate.value
     if t - f < MIN_RATE_GAP:
         return f"the models separate the classes too poorly to label rows (rates {t:.3f} and {f:.3f})"
     positive = scores.numpy() > 0

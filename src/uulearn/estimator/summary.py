@@ -59,7 +59,7 @@ def _training(history: History) -> list[str]:
         f"{last['negative']:+.4f}, risk {last['unbiased']:+.4f} (unbiased), {last['corrected']:+.4f} (corrected)"
     ]
     if history.best_epoch is not None:
-        error = history[history.best_epoch - 1]["validation_zero_one"]
+        error = max(0.0, history[history.best_epoch - 1]["validation_zero_one"])  # unbiased, so it can be negative
         lines.append(f"best epoch: {history.best_epoch}, with error {error:.1%} on the held-out rows")
     negative = history.first_negative_epoch
     when = "was never negative" if negative is None else f"was first negative in epoch {negative}"

@@ -19,6 +19,7 @@ from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
@@ -49,6 +50,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     scaling_: PlattScaling | None
     out_of_fold_evaluation_: Evaluation | None
     out_of_fold_scores_: NDArray[np.float32] | None
+    out_of_fold_correction_: OutOfFoldCorrection | None
     self_training_: list[Round] | None
     precision_: str
     resolved_params_: dict[str, Any]
@@ -68,7 +70,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return scores of shape (n,), positive for class 1: log-odds if calibrated, otherwise the model's g(x)."""
         check_is_fitted(self, "trained_")
-        return decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
+        scores = decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
+        bad = ~np.isfinite(scores)
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"the score of row {row} of X is {scores[row]:g}, so it has no class; check for values far outside the "
+                "range of the training rows, and scale the columns before fit and predict."
+            )
+        return scores
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
@@ -103,8 +113,12 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
         alone.trained_ = self.trained_.submodel(number)
-        alone.out_of_fold_evaluation_ = alone.out_of_fold_scores_ = None  # they describe the whole ensemble
+        alone._drop_out_of_fold()  # they describe the whole ensemble
         return alone
+
+    def _drop_out_of_fold(self) -> None:
+        """Drop the results of out-of-fold scores, which no longer describe this classifier."""
+        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = self.out_of_fold_correction_ = None
 
     def calibrate(self, X: Any, sets: Any) -> Self:
         """Calibrate scores to log-odds, without labels, on rows of both sets that were not used for training.
@@ -118,7 +132,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs.check_both_sets(membership)
         scores = self.trained_.score(rows).double().numpy()
         self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
-        self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = None  # computed before calibration
+        self._drop_out_of_fold()  # computed before calibration
         return self
 
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
@@ -163,7 +177,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         moved.target_prior = check_target_prior(target_prior)
         intercept = shift_log_odds(scaling.intercept, scaling.prior, target_prior)
         moved.scaling_ = PlattScaling(scaling.slope, float(intercept), moved.target_prior)
-        moved.out_of_fold_evaluation_ = moved.out_of_fold_scores_ = None  # these describe the previous target prior
+        moved._drop_out_of_fold()  # these describe the previous target prior
         return moved
 
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
@@ -179,7 +193,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
-        warn_if_suspicious(evaluated.accuracy.value, priors, self.target_prior, evaluated.sizes)
+        warn_if_suspicious(evaluated.accuracy.unclipped, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
     def score(self, X: Any, sets: Any) -> float:

@@ -1,4 +1,4 @@
-"""Compare an exported file, run by onnxruntime, with the classifier in Python."""
+"""Compare the outputs of an exported file in onnxruntime with the outputs of the classifier in Python."""
 
 import contextlib
 import copy
@@ -18,21 +18,21 @@ from uulearn.export.graph import REFUSED, network_of, plain_model
 from uulearn.export.tabular import TEXT_INPUT, CategoryColumn
 
 TOLERANCE = 1e-5
-"""Maximum difference between file and classifier, relative to the largest score or to 1."""
+"""Maximum allowed difference between the scores, relative to the largest score or to 1."""
 RANDOM_ROWS, RANDOM_IMAGES = 1000, 100
 """Number of random rows; fewer for images, which take longer."""
 Outputs = dict[str, NDArray[Any]]
 
 
 class Agreement(NamedTuple):
-    """The largest relative difference, and the number of rows that were compared."""
+    """Largest relative difference, and number of rows that were compared."""
 
     largest_difference: float
     rows: int
 
 
 class PythonScores:
-    """Outputs of the classifier in Python, in float32, after the pipeline if there is one."""
+    """Reference outputs of the pipeline (if there is one) and the classifier, computed in Python with float32."""
 
     def __init__(self, classifier: UUClassifier, pipeline: Any, categories: tuple[CategoryColumn, ...] = ()) -> None:
         self.classifier = copy.copy(classifier)
@@ -43,7 +43,7 @@ class PythonScores:
         self.names = getattr(classifier if pipeline is None else pipeline, "feature_names_in_", None)
 
     def __call__(self, X: NDArray[Any]) -> Outputs:
-        """Return score, probability and class of rows; raise ValueError if the pipeline or classifier rejects them."""
+        """Return the scores, probabilities and classes of rows; raise a ValueError if a row is rejected."""
         rows: Any = X
         if self.names is not None:  # a `ColumnTransformer` may select its columns by name
             rows = pd.DataFrame(X, columns=list(self.names))
@@ -72,7 +72,7 @@ class PythonScores:
 
 
 def made_up_rows(shape: tuple[int, ...], input_type: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield several kinds of test rows, each with the name of its kind."""
+    """Yield pairs (name, rows) for several kinds of test rows."""
     rng = np.random.default_rng(0)
     many = RANDOM_ROWS if len(shape) == 1 else RANDOM_IMAGES
     if input_type == "uint8":
@@ -102,7 +102,7 @@ def unusual_rows(shape: tuple[int, ...], input_type: str) -> NDArray[np.float64]
 
 
 def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDArray[Any]:
-    """Return the rows with random codes in the category columns; missing values stay missing."""
+    """Return the rows with random codes in the category columns; missing values do not change."""
     rng = np.random.default_rng(2)
     for column in categories:
         own = X[:, column.position]
@@ -111,10 +111,10 @@ def _with_codes(X: NDArray[Any], categories: tuple[CategoryColumn, ...]) -> NDAr
 
 
 def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: str, rows: Any) -> Agreement:
-    """Compare the file with the classifier; raise ArithmeticError if they differ too much.
+    """Compare the outputs of the file and the classifier; raise an ArithmeticError if they differ too much.
 
-    Kinds of generated rows that the classifier cannot score are skipped, because a custom model may accept only
-    integers. The ``rows`` that you pass must be accepted.
+    Generated rows that the classifier cannot score are skipped; for example, a custom model may accept only integers.
+    An error is raised if the classifier cannot score the ``rows`` that you pass.
     """
     graph = _Session(path, input_type, python.categories)
     cases: list[tuple[str, NDArray[Any], Outputs]] = []
@@ -138,7 +138,7 @@ def check(path: Path, python: PythonScores, shape: tuple[int, ...], input_type: 
 
 
 class _Session:
-    """The exported file, run by onnxruntime on the CPU."""
+    """Session that runs the exported file with onnxruntime on the CPU."""
 
     def __init__(self, path: Path, input_type: str, categories: tuple[CategoryColumn, ...]) -> None:
         import onnxruntime
@@ -184,7 +184,7 @@ def _own_rows(rows: Any, python: PythonScores, shape: tuple[int, ...]) -> NDArra
 
 
 def _compare(expected: Outputs, found: Outputs, kind: str) -> float:
-    """Return the largest difference for rows of one kind, relative to the largest score or to 1."""
+    """Return the largest difference for one kind of rows, relative to the largest score or to 1."""
     refused = np.isnan(expected["score"])
     scale = max(1.0, float(np.abs(expected["score"][~refused]).max(initial=0.0)))
     worst = 0.0
@@ -199,7 +199,7 @@ def _compare(expected: Outputs, found: Outputs, kind: str) -> float:
         equal = found[name] == expected[name]  # true for equal infinities
         worst = max(worst, float(np.where(equal | refused, 0.0, difference).max()) / scale)
     if not worst <= TOLERANCE:
-        hint = "; if its columns need more digits than float32 has, pass input_type='float64'"
+        hint = "; if columns need more digits than float32 provides, pass input_type='float64'"
         raise ArithmeticError(
             f"the exported graph differs from the classifier by {worst:.2g} on {kind} rows, relative to their largest "
             f"score (allowed: {TOLERANCE:g}); nothing was written{hint if kind == 'given' else ''}."

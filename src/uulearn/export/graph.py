@@ -5,6 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from uulearn.data.inputs import LARGEST_INPUT
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.learners import NetworkModel
 from uulearn.export.steps import Step
@@ -45,7 +46,8 @@ class _EnsembleMean(nn.Module):
 class ClassifierGraph(nn.Module):
     """Module that maps rows X of shape (n, …) to score (n,) and, if priors are known, probability (n,) and class (n,).
 
-    A row with a non-finite value after the pipeline gets the score NaN, the probability NaN and the class −1.
+    A row with a non-finite or too large value after the pipeline gets the score NaN, the probability NaN and the
+    class −1.
     """
 
     line: Tensor | None
@@ -68,7 +70,7 @@ class ClassifierGraph(nn.Module):
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs, in the order of ``output_names``."""
         x = (X if self.pipeline is None else self.pipeline(X.double())).float()
-        finite = torch.isfinite(x)
+        finite = x.abs() <= LARGEST_INPUT  # as `uulearn.data.inputs` checks; false for NaN
         x = torch.where(finite, x, 0.0)  # the score of such a row is not used, but it must not affect other rows
         usable = finite.flatten(1).all(1)
         if self.input_scale != 1.0:

@@ -1,7 +1,7 @@
 """Preprocessing steps: functions of float64 rows of shape (n, d) that use only ONNX operations.
 
-Each function in this module returns a step. Numbers are float64 tensors, because the exporter rounds Python numbers to
-float32.
+Each function in this module returns a step. Constants are stored as float64 tensors, because the exporter would round
+Python numbers to float32.
 """
 
 import functools
@@ -18,7 +18,7 @@ Step = Callable[[Tensor], Tensor]
 """A function that maps float64 rows (n, d) to float64 rows (n, d′)."""
 
 EDGE = 1e-7
-"""For normal output, scikit-learn limits quantile levels to between EDGE and 1 − EDGE."""
+"""For normal output, scikit-learn clips quantile levels to the range from EDGE to 1 − EDGE."""
 DEGREE = 30
 """Degree of the polynomial for the normal quantile function; its error is below 1e-12."""
 
@@ -75,7 +75,7 @@ def affine(shift: Any = 0.0, factor: Any = 1.0, offset: Any = 0.0, limits: tuple
 
 
 def impute(statistics: Any, missing: float, kept: Any, indicated: Any) -> Step:
-    """Replace missing values in the kept columns, and append a 0/1 column for each indicated column."""
+    """Impute the selected columns, and append a 0/1 indicator of missing values for each indicated column."""
     fills, marker = constant(statistics), constant(missing)
     kept, indicated = (torch.as_tensor(index, dtype=torch.int64) for index in (kept, indicated))
 
@@ -88,7 +88,7 @@ def impute(statistics: Any, missing: float, kept: Any, indicated: Any) -> Step:
 
 
 def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
-    """Project rows onto components, then subtract the offset and divide."""
+    """Project rows onto components, subtract the offset, and divide by the divisor."""
     matrix, offset, divisor = constant(components).T.contiguous(), constant(offset), constant(divisor)
     return lambda x: (x @ matrix - offset) / divisor
 
@@ -96,7 +96,7 @@ def project(components: Any, offset: Any = 0.0, divisor: Any = 1.0) -> Step:
 def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
     """Return a step that computes quantile levels or normal quantiles, as in scikit-learn's `QuantileTransformer`.
 
-    ``quantiles`` of shape (q, d) increase in every column; ``levels`` of shape (q,) are their quantile levels.
+    ``quantiles``, shape (q, d), must increase in every column; ``levels``, shape (q,), are their quantile levels.
     """
     knots, edges = constant(quantiles), constant([EDGE, 1 - EDGE])
     heights = constant(levels)[:, None].expand_as(knots).clone()
@@ -118,7 +118,8 @@ def quantile_levels(quantiles: Any, levels: Any, normal: bool) -> Step:
 def interpolate(x: Tensor, knots: Tensor, heights: Tensor, *, last_copy: bool = True) -> Tensor:
     """Interpolate every column of x (n, d) as in `numpy.interp`: linear between the knots (q, d), constant outside.
 
-    Knots increase in every column. A repeated knot has the height of its last copy, as in NumPy, or of its first copy.
+    Knots must increase in every column. If a knot is repeated, the height of the last copy (as in NumPy) or of the
+    first copy is used.
 
     >>> knots, heights = torch.tensor([[0.0], [2.0], [2.0]]), torch.tensor([[1.0], [3.0], [9.0]])
     >>> interpolate(torch.tensor([[-1.0], [1.0], [2.0], [5.0]]), knots, heights).flatten().tolist()

@@ -1,7 +1,7 @@
 """Convert the table encoder of `uulearn fit` to ONNX.
 
 Numbers and booleans are columns of the input ``X``. Categories are text columns of a second input, ``categories``; the
-graph looks up their codes. Columns of dates and text cannot be exported and raise an error that names them.
+graph looks up their codes. Date and text columns cannot be exported; they raise an error that lists the column names.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ TEXT_INPUT = "categories"
 class CategoryColumn:
     """A category column; the graph maps its values to codes, one for each column of the one-hot block.
 
-    The codes are the positions in ``values``, then one for rare values and one for missing values, if the block has
-    columns for them. The code −1 is encoded as a row of zeros.
+    The code of a listed value is its position in ``values``. The next codes are for rare values and for missing values,
+    if the block has columns for them. The code −1 is encoded as a row of zeros.
     """
 
     name: str
@@ -45,16 +45,16 @@ class CategoryColumn:
 
     @property
     def unseen_code(self) -> int:
-        """Code of values that are not listed."""
+        """Code for text that is not in ``values``."""
         return len(self.values) if self.other else -1
 
     @property
     def codes(self) -> dict[str, int]:
-        """The code of each text; empty text is a missing value, and unlisted text has the `unseen_code`."""
+        """Mapping from text to code; empty text is a missing value, and any other text has the `unseen_code`."""
         return {**{value: code for code, value in enumerate(self.values)}, "": self.n_codes - 1 if self.missing else -1}
 
     def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
-        """Return values with these codes, as text for the graph and as cells (NaN if missing) for the pipeline."""
+        """Convert codes to text for the graph and to cells for the pipeline; a missing cell is None."""
         known = dict(enumerate(self.values))
         absent = np.isnan(codes) | (self.missing & (codes == self.n_codes - 1))
         texts = ["" if gone else known.get(code, UNSEEN) for code, gone in zip(codes, absent, strict=True)]
@@ -63,7 +63,7 @@ class CategoryColumn:
 
 
 def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
-    """Return the category columns of the encoder of `uulearn fit`; empty for any other pipeline."""
+    """Return the category columns of a table encoder, or an empty tuple for any other pipeline."""
     if not isinstance(pipeline, TableEncoder):
         return ()
     names = list(pipeline.schema.names)
@@ -74,10 +74,10 @@ def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
 
 
 def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) -> None:
-    """Replace the graph's input X, whose category columns contain codes, by separate inputs for numbers and text.
+    """Replace the graph's input X, whose category columns contain codes, with separate inputs for numbers and text.
 
-    The new inputs are ``X`` with the other columns, in order, and ``categories`` with one text column for each category
-    column.
+    The new input ``X`` contains the other columns, in the same order. The input ``categories`` contains one text column
+    for each category column.
     """
     from onnx import TensorProto, helper, numpy_helper
 

@@ -1,7 +1,7 @@
 """Convert scikit-learn's numeric transformers to steps on float64 rows.
 
 `convert_transformer` looks up the type of a transformer in a table; `register_transformer` adds a type to the table.
-Other types raise an error that names them. Types must match exactly, because a subclass may compute other values.
+Other types raise an error. Types must match exactly, because a subclass may compute different values.
 
 A graph cannot reject a row that the transformer would reject, such as one with an infinite value. Instead, all columns
 of such a row become infinite, and the last step of the graph sets its score to NaN.
@@ -40,10 +40,10 @@ _UNCHECKED: set[type] = set()
 def register_transformer(kind: type, *, checks_rows: bool = True) -> Callable[[Converter], Converter]:
     """Register a function that converts a fitted transformer for ONNX.
 
-    The decorated function gets the transformer and its name (for errors). It returns a function or a `torch.nn.Module`
-    that maps float64 rows (n, d) to float64 rows (n, d′) with ONNX operations. ``kind`` is the exact type of the
-    transformer. ``checks_rows`` states whether the transformer rejects rows with infinite values, and also rows with
-    missing values unless its scikit-learn tags include ``allow_nan``.
+    The decorated function receives the transformer and its name (for error messages). It returns a function or a
+    `torch.nn.Module` that maps float64 rows (n, d) to float64 rows (n, d′) with ONNX operations. ``kind`` is the exact
+    type of the transformer. ``checks_rows`` states whether the transformer rejects rows with infinite values, and also
+    rows with missing values unless its scikit-learn tags include ``allow_nan``.
 
     >>> import torch
     >>> class Doubler(FunctionTransformer):

@@ -50,7 +50,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Exported:
-    """The exported file, and how closely it agrees with the classifier."""
+    """Result of an export: the file, its inputs and outputs, and its largest difference from the classifier."""
 
     path: Path
     opset: int
@@ -78,11 +78,11 @@ def export_onnx(
     The graph maps ``X``, of shape (n, …) for any n, to ``score`` (`decision_function`), ``probability`` (of the
     positive class, the second column of `predict_proba`) and ``class`` (`predict`), each of shape (n,). A classifier
     trained without priors has only the output ``score``. Rows that Python would reject, because of a missing or
-    infinite value, get the score NaN, the probability NaN and the class −1. If the pipeline of `uulearn fit` has
-    categories, they are a second input ``categories`` of text; empty text is a missing value.
+    infinite value, get the score NaN, the probability NaN and the class −1. Category columns of `uulearn fit` are
+    passed as text in a second input, ``categories``; empty text is a missing value.
 
-    Before the file replaces an existing one, onnxruntime runs it on random rows and edge cases. If it differs from the
-    classifier by more than 1e-5, relative to the largest score or to 1, nothing is written.
+    Before the file is written, onnxruntime runs the graph on random rows and edge cases. If the scores differ from
+    those of the classifier by more than 1e-5, relative to the largest score or to 1, nothing is written.
 
     Parameters
     ----------
@@ -94,7 +94,8 @@ def export_onnx(
         Type of ``X``: ``"float32"``, ``"float64"`` for columns that need more digits (times in seconds, identifiers),
         or ``"uint8"`` for images.
     rows : array of shape (n, …), optional
-        Your own rows for the check. Pass them if columns have values far from zero, which generated rows do not cover.
+        Your own rows for the check. Pass rows if some columns have values far from zero, which generated rows do not
+        cover.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def export_onnx(
 
 
 def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
-    """Return the classifier and its preprocessing."""
+    """Return the classifier and its preprocessing as a pair."""
     if isinstance(classifier, Pipeline):
         if pipeline is not None:
             raise ValueError(
@@ -192,12 +193,12 @@ def _check_columns(step: Step, columns: int, classifier: UUClassifier) -> None:
     if given != classifier.row_shape_:
         raise ValueError(
             f"the pipeline returns rows of shape {given}, but the classifier was fitted on rows of shape "
-            f"{classifier.row_shape_}; pass the pipeline of the fit."
+            f"{classifier.row_shape_}; pass the pipeline used in training."
         )
 
 
 def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, classifier: UUClassifier) -> Any:
-    """Translate the graph to an `onnx.ModelProto`."""
+    """Convert the graph to an `onnx.ModelProto`."""
     size = sum(value.numel() * value.element_size() for value in graph.state_dict().values())
     if size > LARGEST_FILE:
         raise ValueError(f"the model has {size / 2**30:.1f} GiB of weights, but an ONNX file can have at most 2 GiB.")
@@ -229,7 +230,7 @@ def _translate(graph: ClassifierGraph, shape: tuple[int, ...], input_type: str, 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress the warnings, logs and prints of the exporter; errors are reported by the caller."""
+    """Suppress warnings, log messages and printed output of the exporter; errors are reported by the caller."""
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

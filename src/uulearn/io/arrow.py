@@ -1,8 +1,8 @@
-"""Read Parquet and Feather files, and convert Arrow tables to pandas frames of bounded size with fixed types.
+"""Read Parquet and Feather files, and convert Arrow tables to pandas frames of limited size.
 
-Integers and booleans become nullable pandas types, even if no value is missing; otherwise the types of a chunk would
-depend on its rows. Decimals, durations and times of day (in seconds) become floats, categorical columns become columns
-of their values, dates become timestamps, and columns that contain only nulls become text.
+Integers and booleans are read as nullable pandas types even if no value is missing, so all chunks have the same types.
+Decimals are converted to floats, and so are durations and times of day (in seconds). Dates are converted to timestamps,
+and columns that contain only nulls to text. Categorical columns are replaced by their values.
 """
 
 import mmap
@@ -31,11 +31,11 @@ NULLABLE = {pa.bool_(): pd.BooleanDtype()} | {
 
 
 class TableReader(ExitStack):
-    """An open table: its name, its columns, and its rows as frames that can be read once.
+    """An open table with a name, columns, and rows, which can be read once as pandas frames.
 
     Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open. ``typed`` is False for
-    CSV and TSV: every column is text, and empty fields and markers such as NA are missing values. ``notes`` is a list
-    of sentences that describe how the file was read.
+    CSV and TSV, where every column is text, and empty fields and markers such as NA are missing values. ``notes`` is a
+    list of messages about how the file was read.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class TableReader(ExitStack):
         self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        """Yield the rows as frames, with the row number as index; a table without rows yields no frames."""
+        """Yield frames that are indexed by row number; a table without rows yields no frames."""
         if self._begun:
             raise TableError(f"{self.name} has already been read; open it again.")
         self._begun = True
         return self._numbered()
 
     def all_rows(self) -> pd.DataFrame:
-        """Return all rows in one frame."""
+        """Return all rows as one frame."""
         frames = list(self)
         return pd.concat(frames) if frames else self._empty
 
@@ -71,7 +71,7 @@ class TableReader(ExitStack):
 
 @contextmanager
 def refusing_damage(name: str, title: str) -> Iterator[None]:
-    """Convert any decoding error to a `TableError` with a one-sentence message."""
+    """Convert decoding errors to `TableError` with a one-sentence message."""
     try:
         yield
     except TableError:
@@ -88,7 +88,7 @@ def to_frame(table: Any) -> Any:
 
 
 def frames_of(tables: Iterable[Any], chunk_rows: int) -> Iterator[Any]:
-    """Yield frames of ``chunk_rows`` rows, or fewer if they take more than `FRAME_BYTES`, from tables of any size."""
+    """Regroup tables into frames of ``chunk_rows`` rows, or fewer if a frame would exceed `FRAME_BYTES`."""
     waiting: list[Any] = []
     rows = size = 0
     for table in tables:
@@ -105,7 +105,7 @@ def frames_of(tables: Iterable[Any], chunk_rows: int) -> Iterator[Any]:
 
 
 def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
-    """Open a Parquet file; row groups are read one after another."""
+    """Open a Parquet file; row groups are read one at a time."""
     with refusing_damage(name, "Parquet"):
         reader = pq.ParquetFile(
             file,
@@ -121,7 +121,7 @@ def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
 
 
 def open_feather(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
-    """Open a Feather file (Arrow IPC, file or stream format)."""
+    """Open a Feather file (the file or stream format of Arrow IPC)."""
     with refusing_damage(name, "Feather"):
         buffer = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         if buffer[:6].to_pybytes() == b"ARROW1":
@@ -158,7 +158,7 @@ def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected
 
 
 def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
-    """Return the number of rows per decoded batch, based on the number of cells, because cell sizes are unknown."""
+    """Return the number of rows to decode per batch, which decreases with the number of columns."""
     return max(1, min(chunk_rows, FRAME_BYTES // (8 * max(1, n_columns))))
 
 
@@ -205,7 +205,7 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
 
 
 def _plain_type(kind: Any) -> Any:
-    """Return the Arrow type to convert a type to, or None if the type is not supported."""
+    """Return the Arrow type that values of a type are converted to, or None if the type is not supported."""
     is_a = pa.types
     if is_a.is_dictionary(kind):
         return _plain_type(kind.value_type)

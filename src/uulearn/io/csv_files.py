@@ -1,9 +1,9 @@
 """Read CSV and TSV files with pyarrow; every column is read as text.
 
 Quotes are parsed as in Python's ``csv`` module: a quoted field starts with a quote, and a quote inside the field is
-doubled. Blank lines are skipped. Fields that mean "no value", such as NA, become missing values; other fields are
-unchanged. The ``csv`` module reads the first records to detect the separator and the header. After an error, it reads
-the file again to find the line.
+doubled. Blank lines are skipped. Empty fields and markers such as NA become missing values; other fields are unchanged.
+The first records are parsed with the ``csv`` module to detect the separator and the header. After an error, the file is
+parsed again with the ``csv`` module to find the invalid line.
 """
 
 import csv
@@ -31,7 +31,7 @@ END = "uulearn: end of file"  # marker record added at the end of the file, to d
 
 
 class Record(NamedTuple):
-    """Fields of one record, its first line number, and the position in the file where it ends, in bytes."""
+    """Fields of one record, the number of its first line, and the byte position of its end."""
 
     fields: list[str]
     line: int
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> TableReader:
-    """Open a CSV or TSV file; the separator is ``expected`` unless another one fits the first lines better."""
+    """Open a CSV or TSV file; the separator is ``expected`` unless a different one is detected in the first lines."""
     separator, notes = expected, []
     sample = _sample(source, expected)
     if not sample:
@@ -76,9 +76,9 @@ def is_header(fields: list[str]) -> bool:
 
 
 def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list[Record]:
-    """Return the first records that are not blank.
+    """Return the first non-blank records.
 
-    If an error occurs after the first record, the sample ends before it; with ``strict``, the error is raised.
+    If a later record is invalid, the records before it are returned; with ``strict``, an error is raised instead.
     """
     sample: list[Record] = []
     with closing(_records(source, separator)) as records:
@@ -94,7 +94,7 @@ def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list
 
 
 def _records(source: TextSource, separator: str) -> Generator[Record]:
-    """Yield the records of a file as the ``csv`` module reads them."""
+    """Yield the records of a file, parsed with the ``csv`` module."""
     text = source.open_text()
     read = 0
 
@@ -130,7 +130,7 @@ def _records(source: TextSource, separator: str) -> Generator[Record]:
 
 
 def _find_separator(source: TextSource, expected: str) -> str:
-    """Return a separator that splits all sampled records into the same number of fields; raise if it is ambiguous."""
+    """Return the separator that splits all sampled records into the same number of fields, or raise `TableError`."""
     dividing = {}
     for separator in SEPARATOR_NAMES.keys() - {expected}:
         try:
@@ -153,7 +153,7 @@ def _find_separator(source: TextSource, expected: str) -> str:
 
 
 class _WithEnd(io.RawIOBase):
-    """The rows of a file, with a blank line before them (so pyarrow skips no byte-order mark) and an end record."""
+    """The rows of a file between a blank line, which makes pyarrow keep a byte-order mark, and an end record."""
 
     def __init__(self, source: TextSource, header_bytes: int, end: str) -> None:
         content = source.open()

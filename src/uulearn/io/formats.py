@@ -1,4 +1,4 @@
-"""File formats by suffix, folders of Parquet files, and column names, using only the standard library."""
+"""Detect file formats, list Parquet files, and clean column names, using only the standard library."""
 
 import os
 from collections import Counter
@@ -25,11 +25,11 @@ PARQUET = ".parquet"
 STANDARD = "-"  # path that means standard input or standard output
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
-"""Text fields that mean "no value"."""
+"""Text that represents a missing value."""
 
 
 def format_of(path: str | Path) -> tuple[str, str | None]:
-    """Return the format and the compression that a file name implies; ``"-"`` is CSV.
+    """Return the format and the compression implied by a file name; ``"-"`` means CSV.
 
     >>> format_of("clinic_a.csv.gz"), format_of("clinic_a.parquet")
     (('csv', 'gzip'), ('parquet', None))
@@ -58,9 +58,9 @@ def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | Non
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files in a folder and its subfolders, sorted by name, without hidden and marker files.
+    """Return the Parquet files in a folder and its subfolders, sorted by name, except hidden files and marker files.
 
-    A Delta table raises `TableError`, because its folder also contains files of earlier versions.
+    For a Delta table, `TableError` is raised, because its folder also contains files of earlier versions.
     """
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
@@ -76,7 +76,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def check_not_read_again(out: Path, rows: str, named: str) -> None:
-    """Raise ValueError if ``out``, shown as ``named``, would later be read as part of the folder ``rows``.
+    """Raise ValueError if the file ``out`` would later be read as part of the folder ``rows``.
 
     >>> check_not_read_again(Path("rows/scored.parquet"), "rows", "rows/scored.parquet")
     Traceback (most recent call last):
@@ -91,14 +91,14 @@ def check_not_read_again(out: Path, rows: str, named: str) -> None:
 
 
 def _is_ignored(name: str) -> bool:
-    """Return whether a file or folder is hidden or a marker file; ``_site=1`` is a partition and is not ignored."""
+    """Return whether a file or folder is hidden or a marker; partitions such as ``_site=1`` are not ignored."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
-    """Return column names without surrounding spaces, and a note about columns without a name.
+    """Return column names without surrounding spaces, and a note about unnamed columns.
 
-    A column without a name is named by its position, as in pandas. A repeated name raises `TableError`.
+    An unnamed column is named after its position, as in pandas. `TableError` is raised for duplicate names.
 
     >>> clean_names(["", " age", "city "], "rows.csv")
     (['Unnamed: 0', 'age', 'city'], ["rows.csv has columns without a name; they are named 'Unnamed: 0'."])
@@ -106,7 +106,7 @@ def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     stripped = [each.strip() for each in names]
     cleaned = [each or f"Unnamed: {position}" for position, each in enumerate(stripped)]
     if repeated := repeated_names(cleaned):
-        raise TableError(f"{name} has more than one column named {quote_some(repeated)}; give each a unique name.")
+        raise TableError(f"{name} has more than one column named {quote_some(repeated)}; use unique column names.")
     unnamed = [new for new, old in zip(cleaned, stripped, strict=True) if not old]
     if not unnamed:
         return cleaned, []
@@ -119,7 +119,7 @@ def repeated_names(names: Sequence[str]) -> list[str]:
 
 
 def quote_some(names: Sequence[str], limit: int = 5) -> str:
-    """Return the first names in quotes, truncated to a readable length, and the number of remaining names."""
+    """Format the first names in quotes, shorten long names, and add the number of omitted names."""
     shown = ", ".join(repr(each if len(each) <= 60 else f"{each[:57]}...") for each in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
 
@@ -136,6 +136,6 @@ def printable(text: str) -> str:
 
 
 def in_one_line(error: object) -> str:
-    """Return the first sentence of a message on one line of limited length, without its final period."""
+    """Return the first sentence of a message as one line of limited length, without the final period."""
     text = " ".join(str(error).split()).split(". ")[0].rstrip(".")
     return (text if len(text) <= 200 else f"{text[:197]}...") or type(error).__name__

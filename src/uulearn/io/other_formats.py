@@ -1,7 +1,7 @@
 """Read JSON lines, Excel sheets and NumPy arrays.
 
 JSON and Excel columns have type ``object``; `uulearn.tabular.survey` decides from all rows whether values such as 3,
-3.5 and "3" are numbers. Arrays keep their type, except that ``longdouble`` becomes ``float64``; nothing is unpickled.
+3.5 and "3" are numbers. Arrays keep their type, except that ``longdouble`` becomes ``float64``. Pickles are not loaded.
 """
 
 import datetime
@@ -42,8 +42,8 @@ def _object_frame(rows: list[Any], columns: list[str], cell: Callable[[Any, int]
 def open_json_lines(source: TextSource, name: str, chunk_rows: int) -> TableReader:
     """Open a file with one JSON object per line.
 
-    The columns are all keys of the first `SURVEYED_LINES` lines. A key that is absent from a line is a missing
-    value; a key that first appears later is an error, because earlier rows have already been returned.
+    The columns are the keys in the first `SURVEYED_LINES` lines. If a key is absent from a line, the value is missing.
+    A key that first occurs after these lines is an error, because earlier rows have already been returned.
     """
     rows = _json_rows(source)
     first: list[Row] = []
@@ -100,7 +100,7 @@ def _json_rows(source: TextSource) -> Iterator[Row]:
 
 
 def _json_object(content: str, place: str) -> dict[str, Any]:
-    """Return the object of one line."""
+    """Parse one line and return its JSON object."""
     try:
         pairs = PAIRS.decode(content)
         if "\\u" in content:  # JSON can encode half of a surrogate pair, which is not a character
@@ -123,8 +123,8 @@ def _json_object(content: str, place: str) -> dict[str, Any]:
 def open_excel(file: BinaryIO, name: str, chunk_rows: int, sheet: str | None) -> TableReader:
     """Open a sheet of an ``.xlsx`` file (by default, the first); its first non-empty row is the header.
 
-    calamine parses the file many times faster than openpyxl (``benchmarks/csv_engines.py``). It holds one sheet, which
-    has at most 1,048,576 rows, in memory.
+    calamine parses the file many times faster than openpyxl (``benchmarks/csv_engines.py``). One sheet, which has at
+    most 1,048,576 rows, is held in memory.
     """
     from python_calamine import CalamineWorkbook
 
@@ -148,7 +148,7 @@ def open_excel(file: BinaryIO, name: str, chunk_rows: int, sheet: str | None) ->
     columns, notes = clean_names(first, name)
     if not is_header(first):
         raise TableError(
-            f"{name} has no header: the first row of sheet {chosen!r} contains only numbers; add a row with names."
+            f"{name} has no header: the first row of sheet {chosen!r} contains only numbers; add column names."
         )
     if len(sheets) > 1 and sheet is None:
         notes.append(f"{name} has {len(sheets)} sheets; the first, {chosen!r}, is read (choose with --sheet).")
@@ -167,7 +167,7 @@ def _excel_cell(row: list[Any], at: int) -> Any:
 
 
 def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:
-    """Open a ``.npy`` file with a two-dimensional array of numbers, memory-mapped; columns are named 0, 1, ..."""
+    """Open a ``.npy`` file with a two-dimensional array of numbers as a memory map; columns are named 0, 1, ..."""
     with refusing_damage(name, ".npy"):
         numpy_format = np.lib.format
         # Version 3 differs from 2 only in the encoding of field names, and arrays of numbers have none.

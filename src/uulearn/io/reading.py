@@ -1,4 +1,4 @@
-"""Read tables from files of any format in chunks; memory use depends on the chunk size, not on the file size."""
+"""Read tables in chunks from any supported format; memory use depends on the chunk size, not on the file size."""
 
 from contextlib import ExitStack
 from numbers import Integral
@@ -22,19 +22,19 @@ BINARY_FORMATS = {"parquet": open_parquet, "feather": open_feather, "npy": open_
 def open_table(
     source: str | Path, *, chunk_rows: int = CHUNK_ROWS, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Open a file of rows, or standard input, for reading in chunks; raise `TableError` if it cannot be read.
+    """Open a table file, or standard input, for reading in chunks; raise `TableError` if it cannot be read.
 
     Parameters
     ----------
     source : path, or "-" for standard input
-        A folder with Parquet files is read as one table. Files with the suffix .gz or .zst are decompressed; compressed
-        text files with another name are detected.
+        A folder with Parquet files is read as one table. Files with the suffix .gz or .zst are decompressed. For text
+        files with other suffixes, the compression is detected.
     chunk_rows : int
-        Maximum number of rows per frame. Frames with many columns or long texts have fewer rows, to fit in memory.
+        Maximum number of rows per frame. Frames with many columns or long text have fewer rows, to limit memory use.
     format : {"csv", "tsv", "parquet", "feather", "jsonl", "xlsx", "npy", "npz"}, optional
         Default: the format implied by the suffix, or CSV for standard input.
     sheet : str, optional
-        Name of the sheet of an ``.xlsx`` file; by default the first sheet.
+        Name of the sheet to read from an ``.xlsx`` file (default: the first sheet).
 
     Examples
     --------
@@ -75,12 +75,12 @@ def open_table(
 
 
 def is_table_folder(source: str | Path) -> bool:
-    """Return whether a path is a folder of Parquet files, which form one table; other folders contain images."""
+    """Return whether a path is a folder with Parquet files, which is read as one table."""
     return str(source) != STANDARD and Path(source).is_dir() and bool(parquet_files(Path(source)))
 
 
 def read_table(source: str | Path, *, format: str | None = None, sheet: str | None = None) -> pd.DataFrame:
-    """Return all rows of a file, or of standard input, in one frame; see `open_table` for the parameters.
+    """Return all rows of a file, or of standard input, as one frame; see `open_table` for the parameters.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

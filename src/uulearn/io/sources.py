@@ -1,4 +1,4 @@
-"""Open the content of a file or of standard input, decompressed and as UTF-8; it can be read more than once."""
+"""Open files and standard input as decompressed streams that can be read more than once; text is UTF-8."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPEN_ERRORS: dict[type[Exception], str] = {
 
 
 def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
-    """Open a file, or standard input, for reading in any order; a pipe is copied into a temporary file first."""
+    """Open a file, or standard input, with random access; a pipe is first copied into a temporary file."""
     try:
         standard = str(source) == STANDARD
         file = sys.stdin.buffer if standard else stack.enter_context(Path(source).open("rb"))  # noqa: SIM115
@@ -44,7 +44,7 @@ def open_file(source: str | Path, name: str, stack: ExitStack) -> BinaryIO:
 
 
 def open_unpacked(source: str | Path, name: str, compression: str | None, stack: ExitStack) -> BinaryIO:
-    """Open a binary file for reading in any order; a compressed file is unpacked into a temporary file first."""
+    """Open a binary file with random access; a compressed file is first unpacked into a temporary file."""
     file = open_file(source, name, stack)
     if compression is None:
         return file
@@ -60,7 +60,7 @@ def _unpack(stream: _Unclosed, name: str, stack: ExitStack) -> BinaryIO:
 
 @contextmanager
 def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
-    """Yield a temporary file to write to; it is rewound afterwards and deleted with ``stack``."""
+    """Yield a writable temporary file; it is rewound afterwards, and deleted when ``stack`` is closed."""
     try:
         unpacked = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  (the stack closes it)
         yield unpacked
@@ -73,9 +73,9 @@ def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
 
 
 class TextSource:
-    """A text file in UTF-8, or in UTF-16 with a byte-order mark; it may be compressed.
+    """A text file, optionally compressed, in UTF-8 or in UTF-16 with a byte-order mark.
 
-    ``compression`` is implied by the file name; if it is None, the compression is detected from the content.
+    ``compression`` is the compression implied by the file name; if it is None, the content determines the compression.
     """
 
     def __init__(self, source: str | Path, name: str, compression: str | None, stack: ExitStack) -> None:
@@ -91,11 +91,11 @@ class TextSource:
         return io.BufferedReader(_TextStream(self), READ_AHEAD_BYTES)
 
     def open_text(self) -> io.TextIOWrapper:
-        """Open the content from its start as text, with unchanged line ends."""
+        """Open the content from its start as text, with unchanged line endings."""
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
     def raw(self) -> Any:
-        """Open the content from its start without a byte-order mark: as unvalidated bytes, or converted from UTF-16."""
+        """Open the content from its start without a byte-order mark: UTF-16 as text, UTF-8 as unvalidated bytes."""
         stream = self._bytes()
         if self._utf16:
             return io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")
@@ -106,7 +106,7 @@ class TextSource:
         return _decompressed(self._file, self.name, self._compression)
 
     def not_text(self) -> TableError:
-        """Return an error with the position of the first byte that is null or not valid UTF-8."""
+        """Return an error that states the position of the first byte that is null or not valid UTF-8."""
         stream = self.raw()
         if not self._utf16:
             stream = io.TextIOWrapper(io.BufferedReader(stream), "utf-8", errors="surrogateescape", newline="")
@@ -149,7 +149,7 @@ class _Unclosed(io.RawIOBase):
 
 
 class _TextStream(io.RawIOBase):
-    """The content of a source as UTF-8; a null byte is an error."""
+    """A stream of the content of a source as UTF-8; a null byte raises an error."""
 
     def __init__(self, source: TextSource) -> None:
         self._source, self._stream = source, source.raw()
@@ -173,20 +173,20 @@ class _TextStream(io.RawIOBase):
 
 
 def _check_compression(file: BinaryIO, name: str, expected: str | None) -> str | None:
-    """Detect the compression from the first bytes; raise if it differs from the expected one."""
+    """Detect the compression from the first bytes; raise `TableError` if it is not the expected compression."""
     file.seek(0)
     start = _Unclosed(file, name).read(4) or b""
     found = next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
     if expected is not None and start and found != expected:
         raise TableError(
-            f"{name} is not compressed with {expected}, although its name says so (first bytes: {start.hex(' ')}); "
+            f"{name} has a {expected} suffix but is not compressed with {expected} (first bytes: {start.hex(' ')}); "
             "rename it, or replace it with an intact copy."
         )
     return found
 
 
 def _decompressed(file: BinaryIO, name: str, compression: str | None) -> _Unclosed:
-    """Return a stream of the decompressed bytes of a file, from its start."""
+    """Return a stream of the decompressed content of a file, positioned at its start."""
     file.seek(0)
     stream = _Unclosed(file, name)
     if compression is None:

@@ -1,7 +1,7 @@
 """Write frames to one file (CSV, TSV, Parquet, Feather, JSON lines; optionally compressed) or to standard output.
 
-A file appears under its name only when it is complete: rows are written to a hidden temporary file in the same folder,
-which is flushed to disk and renamed at the end, or removed after an error.
+Rows are written to a hidden temporary file in the same folder. When all rows are written, the file is flushed to disk
+and renamed. After an error, the temporary file is removed.
 """
 
 import csv
@@ -52,15 +52,15 @@ REMEDIES = {
 
 
 class TableWriter:
-    """Write frames to one file, or to standard output, as a context manager.
+    """Context manager that writes frames to one file or to standard output.
 
-    The first frame determines the columns, and for Parquet and Feather also their types. If the reader of a pipe stops,
-    as ``head`` does, the ``with`` block ends without an error.
+    The first frame determines the columns, and for Parquet and Feather also their types. If the program that reads a
+    pipe exits early, as ``head`` does, the ``with`` block ends without an error.
 
     Parameters
     ----------
     out : path, or "-" for standard output
-        The suffix determines the format (and compression), as for `open_table`. A missing folder is created.
+        The suffix determines the format and the compression, as in `open_table`. Missing folders are created.
     format : {"csv", "tsv", "parquet", "feather", "jsonl"}, optional
         Default: the format implied by the suffix, or CSV for standard output.
     float_format : str, optional
@@ -97,7 +97,7 @@ class TableWriter:
             try:
                 float(str.__mod__(float_format, 0.5))
             except (TypeError, ValueError) as error:
-                raise ValueError(f"float_format must be a number format like '%.6g', got {float_format!r}.") from error
+                raise ValueError(f"float_format must be a format such as '%.6g', got {float_format!r}.") from error
         self._float_format, self._escape_formulas = float_format, escape_formulas
         self._out = None if str(out) == STANDARD else Path(out)
         if "\0" in self.name:
@@ -130,7 +130,7 @@ class TableWriter:
             raise TableError(f"a frame for {self.name} has {what}; give each column a unique name.")
         if self._columns not in (None, columns):
             raise TableError(
-                f"a frame for {self.name} has the columns {quote_some(columns)}, but the first had "
+                f"a frame for {self.name} has the columns {quote_some(columns)}, but the first frame had "
                 f"{quote_some(self._columns or [])}; write the same columns in the same order."
             )
         with explained(self.name):
@@ -192,11 +192,11 @@ class TableWriter:
                 stream.write(text.encode())
             except UnicodeEncodeError as error:
                 raise TableError(
-                    f"a text for {self.name} contains an unpaired surrogate, which is not a character; fix the text."
+                    f"a value for {self.name} contains an unpaired surrogate, which is not valid text; fix the value."
                 ) from error
 
     def _finish(self) -> None:
-        """Close all layers, innermost first, and move the file into place."""
+        """Close all streams, and rename the temporary file to its final name."""
         if self._columns is None:
             raise TableError(f"nothing was written to {self.name}; write at least one frame, which may be empty.")
         self._stack.close()
@@ -206,7 +206,7 @@ class TableWriter:
             write_atomically(self._out, self._temporary.replace)
 
     def _abandon(self) -> None:
-        """Close everything and remove the temporary file unless it was moved."""
+        """Close all streams, and remove the temporary file unless it was renamed."""
         self._write = None
         if self._sink is not None:
             self._sink.discards = True  # closing Parquet writes a footer, which may fail again
@@ -217,7 +217,7 @@ class TableWriter:
 
 
 def cannot_be_written(name: str | Path, error: OSError) -> str:
-    """Return a message that says why a file cannot be written and how to fix it, without a final period.
+    """Return a message that says why a file cannot be written and how to fix the problem, without a final period.
 
     >>> cannot_be_written("scored.csv", OSError(errno.ENOSPC, "No space left on device"))
     'scored.csv cannot be written (No space left on device); free some space, or write elsewhere'
@@ -228,7 +228,7 @@ def cannot_be_written(name: str | Path, error: OSError) -> str:
 
 @contextmanager
 def explained(name: str | Path) -> Iterator[None]:
-    """Convert an operating-system error during writing to a `TableError` with a one-sentence message."""
+    """Convert an `OSError` during writing to a `TableError` with a one-sentence message."""
     try:
         yield
     except BrokenPipeError:
@@ -238,7 +238,7 @@ def explained(name: str | Path) -> Iterator[None]:
 
 
 class _Sink:
-    """The file that encoders write to; closing it has no effect, and it can discard further output."""
+    """File object that encoders write to; closing it has no effect, and it can discard output."""
 
     closed = False
 
@@ -271,9 +271,9 @@ class _Sink:
 
 
 class _ArrowEncoder:
-    """Encoder for Parquet and Feather that writes one row group or batch per frame; the first frame determines types.
+    """Encoder for Parquet and Feather that writes each frame as one row group or batch.
 
-    Categorical columns are written as their values, and columns without values as text.
+    The first frame determines the types. Categorical columns are written as plain values, and empty columns as text.
     """
 
     def __init__(self, stream: Any, format: str, name: str) -> None:
@@ -307,7 +307,7 @@ class _ArrowEncoder:
                 values = values.cast(pa.large_string())
             return values if expected is None else values.cast(expected)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            kind = "" if expected is None else f" as {expected}, like the first frame"
+            kind = "" if expected is None else f" as {expected}, its type in the first frame"
             raise TableError(
                 f"column {name!r} cannot be written to {self._name}{kind} ({in_one_line(error)}); use one type for all "
                 "of its values."
@@ -339,7 +339,7 @@ def _escaped_formula(value: Any) -> Any:
 
 
 def csv_lines(frame: pd.DataFrame, separator: str, float_format: str | None, name: str, *, header: bool) -> str:
-    """Return the rows of a frame as lines of CSV, with quotes where needed; missing values are empty.
+    """Return the rows of a frame as lines of CSV; fields are quoted if necessary, and missing values are empty.
 
     >>> frame = pd.DataFrame({"city": ["Basel", 'Genf, "GE", CH', None], "score": [0.1, 2.0, None]})
     >>> print(csv_lines(frame, ",", None, "scored.csv", header=True), end="")
@@ -362,12 +362,12 @@ def csv_lines(frame: pd.DataFrame, separator: str, float_format: str | None, nam
     if "\r" in text:  # before Python 3.13 the csv module does not quote a CR that is not part of the line end
         text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC, **options)
     if "\0" in text:
-        raise TableError(f"a text for {name} contains a null character, which CSV cannot store; write Parquet instead.")
+        raise TableError(f"a value for {name} contains a null character, which CSV cannot store; write Parquet.")
     return text
 
 
 def json_lines(frame: pd.DataFrame, name: str) -> str:
-    """Return the rows of a frame as one JSON object per line; missing values are null, dates are in ISO 8601.
+    """Return the rows of a frame as one JSON object per line; missing values are null, and dates use ISO 8601.
 
     >>> print(json_lines(pd.DataFrame({"age": [41, None], "city": ["Zürich", None]}), "rows.jsonl"), end="")
     {"age": 41.0, "city": "Zürich"}
@@ -378,7 +378,7 @@ def json_lines(frame: pd.DataFrame, name: str) -> str:
     try:
         rows = [encode(dict(zip(frame.columns, row, strict=True))) for row in zip(*columns, strict=True)]
     except ValueError as error:
-        raise TableError(f"a frame for {name} has an infinite number, which JSON cannot store; remove it.") from error
+        raise TableError(f"a frame for {name} has an infinite value, which JSON cannot store; remove it.") from error
     return "".join(f"{row}\n" for row in rows)
 
 
@@ -387,7 +387,7 @@ def _json_date(value: Any) -> Any:
 
 
 def _plain_values(column: pd.Series, place: str, date: Callable[[Any], Any]) -> list[Any]:
-    """Return values as str, int, float, bool or None; ``date`` converts dates, times and durations."""
+    """Return the values of a column as str, int, float, bool or None; ``date`` converts dates, times and durations."""
 
     def plain(value: Any) -> Any:
         if value is None or value is pd.NA or value is pd.NaT:

@@ -13,12 +13,12 @@ from scipy.special import expit, logit
 from uulearn.metrics.estimates import Floats, split_scores
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 
-# Normal prior on the logarithm of the slope (for standardized scores) and on the log-odds at the median score, as
-# (mean, standard deviation). It weighs as much as one row: it matters only with few rows, close priors or separated
-# classes, and it keeps the slope positive.
-LOG_SLOPE_PRIOR = (math.log(3.0), 1.0)
-INTERCEPT_PRIOR = (0.0, 3.0)
-STARTING_LOG_SLOPES = (-1.0, 1.0, 3.0)  # the likelihood can have several maxima
+# Maximum number of points that represent the scores in a fit; more scores are averaged in groups of neighbors.
+MAX_POINTS = 1000
+# Slopes that are compared, for standardized scores: their logarithms, and their number in each of three steps.
+LOG_SLOPES = (math.log(1e-3), math.log(1e3), 41)
+# Slopes whose posterior density is lower than that of the best by this factor are ignored, in logarithms.
+NEGLIGIBLE = 15.0
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,14 @@ class PlattScaling:
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
     """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
 
-    The fit maximizes the likelihood of the sets. Let t be the probability of the positive class at the class prior of
-    all rows, π̄, and ρ the fraction of rows in set 0. A row then belongs to set 0 with probability
-    ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)). The result is the increasing line with the maximum likelihood; a weak
-    prior on the slope and intercept stabilizes the fit for small samples.
+    Let t be the probability of the positive class at the class prior of all rows, π̄, and ρ the fraction of rows in
+    set 0. A row belongs to set 0 with probability ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)), which gives the likelihood
+    of a slope. The intercept of a slope is the one for which the mean of t is π̄: this mean is known, and the likelihood
+    determines it poorly if the priors are close.
+
+    With few rows or close priors many slopes are plausible. The result is the line closest (in log loss) to the mean
+    probability over all of them, so that probabilities are near the class prior if the data cannot calibrate them.
+    A priori, the correlation of t and the class is uniform between 0 (scores say nothing) and 1 (separated classes).
 
     The log-odds refer to the class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
@@ -58,36 +62,86 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     (2.0, 0.0)
     """
     priors, pi = np.array(check_set_priors(set_priors)), check_target_prior(target_prior)
-    first, second = split_scores(scores, sets)
-    values = np.concatenate([first, second])
+    parts = split_scores(scores, sets)
+    values, sizes = np.concatenate(parts), np.array([len(part) for part in parts])
     if not np.isfinite(values).all():
         raise ValueError("scores must be finite, got an infinite score; check the model's output for these rows.")
-    sizes = np.array([len(first), len(second)])
     center, scale = _center_and_scale(values)
-    standardized = (values - center) / scale
-    fractions = sizes / sizes.sum()
+    points, counts = _group((values - center) / scale, np.repeat([0, 1], sizes))
+    weights, fractions = counts.sum(0) / sizes.sum(), sizes / sizes.sum()
     pooled = float(fractions @ priors)
-    # P(set | negative) and P(set | positive) for the set of every row.
-    at_negative = np.repeat(fractions * (1 - priors) / (1 - pooled), sizes)
-    at_positive = np.repeat(fractions * priors / pooled, sizes)
-    means, deviations = np.transpose([LOG_SLOPE_PRIOR, INTERCEPT_PRIOR])
+    start, stop, number = LOG_SLOPES
+    for _ in range(3):
+        log_slopes = np.linspace(start, stop, number)
+        rising = np.exp(log_slopes)[:, None] * points
+        positive = expit(rising + _intercepts(rising, weights, pooled)[:, None])
+        posterior = np.zeros(number)
+        for own, fraction, prior in zip(counts, fractions, priors, strict=True):
+            at_negative, at_positive = fraction * (1 - prior) / (1 - pooled), fraction * prior / pooled
+            posterior += np.log(np.maximum(at_negative + (at_positive - at_negative) * positive, 1e-300)) @ own
+        correlation = np.sqrt((positive - pooled) ** 2 @ weights / (pooled * (1 - pooled)))
+        posterior += np.log(np.maximum(np.gradient(correlation, log_slopes), 1e-300))
+        plausible = np.flatnonzero(posterior > posterior.max() - NEGLIGIBLE)
+        start, stop = log_slopes[max(0, plausible[0] - 1)], log_slopes[min(number - 1, plausible[-1] + 1)]
+    share = np.exp(posterior - posterior.max())
+    slope, intercept = _nearest_line(points, weights, share @ positive / share.sum())
+    return PlattScaling(slope / scale, float(shift_log_odds(intercept - slope / scale * center, pooled, pi)), pi)
 
-    def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the mean negative log-posterior of (log slope, intercept) on standardized scores, and its gradient."""
+
+def calibrate_out_of_fold(
+    scores: NDArray[np.float32],
+    sets: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    set_priors: Sequence[float],
+    target_prior: float,
+) -> tuple[PlattScaling, NDArray[np.float32]]:
+    """Return the scaling of all rows, and log-odds of all rows that are fit to evaluate a model.
+
+    Whether the log-odds of a row are positive is decided by a scaling that was fitted on the other folds, so no row
+    takes part in choosing its own threshold. Otherwise they are those of the scaling of all rows; values with the wrong
+    sign become (almost) zero. (Log-odds of a different scaling in every fold would have a lower AUC than the scores.)
+    See `fit_platt_scaling` for the other parameters.
+    """
+    scaling = fit_platt_scaling(scores, sets, set_priors, target_prior)
+    log_odds = decision_values(scores, scaling)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        own = fit_platt_scaling(scores[~inside], sets[~inside], set_priors, target_prior)
+        positive = own.log_odds(scores[inside]) > 0
+        log_odds[inside] = np.where(positive, log_odds[inside].clip(min=1e-6), log_odds[inside].clip(max=0.0))
+    return scaling, log_odds
+
+
+def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return at most `MAX_POINTS` points, the means of neighboring values, and the rows of each set at each point."""
+    order = np.argsort(values, kind="stable")
+    starts = np.unique(np.linspace(0, len(values), min(MAX_POINTS, len(values)), endpoint=False).astype(np.int64))
+    counts = np.stack([np.add.reduceat(sets[order] == which, starts, dtype=np.float64) for which in (0, 1)])
+    return np.add.reduceat(values[order], starts) / counts.sum(0), counts
+
+
+def _intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
+    """Return for each row of log-odds the constant that gives its probabilities this weighted mean, by bisection."""
+    low, high = logit(mean) - rising.max(axis=1), logit(mean) - rising.min(axis=1)
+    for _ in range(50):
+        middle = (low + high) / 2
+        below = expit(rising + middle[:, None]) @ weights < mean
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray((low + high) / 2)
+
+
+def _nearest_line(points: Floats, weights: Floats, probabilities: Floats) -> tuple[float, float]:
+    """Return slope and intercept of the log-odds closest to the probabilities in log loss; the slope is positive."""
+
+    def objective(parameters: Floats) -> tuple[float, Floats]:
         slope = math.exp(parameters[0])
-        likelihood, derivative = set_log_likelihood(slope * standardized + parameters[1], at_negative, at_positive)
-        distance = (parameters - means) / deviations
-        gradient = -np.array([(derivative * standardized).mean() * slope, derivative.mean()])
-        gradient += distance / deviations / len(standardized)
-        return -float(likelihood.mean()) + float(distance @ distance) / (2 * len(standardized)), gradient
+        log_odds = slope * points + parameters[1]
+        error = weights * (expit(log_odds) - probabilities)
+        loss = weights @ (np.logaddexp(0.0, log_odds) - probabilities * log_odds)
+        return float(loss), np.array([error @ points * slope, error.sum()])
 
-    bounds = [(-10.0, 10.0), (-50.0, 50.0)]
-    fits = [
-        minimize(objective, (start, 0.0), jac=True, method="L-BFGS-B", bounds=bounds) for start in STARTING_LOG_SLOPES
-    ]
-    log_slope, intercept = min(fits, key=lambda result: float(result.fun)).x
-    slope = math.exp(log_slope) / scale
-    return PlattScaling(slope, float(shift_log_odds(intercept - slope * center, pooled, pi)), pi)
+    found = minimize(objective, (0.0, 0.0), jac=True, method="BFGS", options={"gtol": 1e-9})
+    return math.exp(found.x[0]), float(found.x[1])
 
 
 def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Floats) -> tuple[Floats, Floats]:

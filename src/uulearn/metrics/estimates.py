@@ -11,14 +11,16 @@ from scipy.stats import norm
 
 CI_LEVEL = 0.95  # default confidence level of intervals
 Floats = NDArray[np.float64]
+Pair = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Estimate:
     """An estimate with its standard error and a confidence interval.
 
-    ``value`` is unbiased and can therefore lie outside the range of the metric (an accuracy of 1.01). The interval is
-    clipped to the range.
+    An unbiased estimate can lie outside the range of the metric, such as an accuracy above 1. ``value`` and the
+    interval are clipped to the range, and ``unclipped`` is the unbiased estimate. Averages, differences and rankings
+    use ``unclipped``.
 
     >>> print(Estimate(0.9131, 0.0049, (0.9031, 0.9223)))
     0.913 (95% interval 0.903 to 0.922)
@@ -28,6 +30,12 @@ class Estimate:
     standard_error: float
     interval: tuple[float, float]
     confidence: float = CI_LEVEL
+    unclipped: float = math.nan
+    """Equals ``value`` if it is not given."""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.unclipped):
+            object.__setattr__(self, "unclipped", self.value)
 
     def __float__(self) -> float:
         return self.value
@@ -49,7 +57,7 @@ def two_sided_quantile(confidence: float) -> float:
     return float(norm.ppf(0.5 + confidence / 2))
 
 
-def wilson_interval(proportion: float, n: int, z: float) -> tuple[float, float]:
+def wilson_interval(proportion: float, n: float, z: float) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion observed in n rows."""
     scale = 1 + z**2 / n
     center = (proportion + z**2 / (2 * n)) / scale
@@ -59,7 +67,7 @@ def wilson_interval(proportion: float, n: int, z: float) -> tuple[float, float]:
 
 def combine_proportions(
     proportions: Sequence[float],
-    sizes: Sequence[int],
+    sizes: Sequence[float],
     weights: Sequence[float],
     constant: float,
     confidence: float,
@@ -79,13 +87,25 @@ def combine_proportions(
         below += min(ends) ** 2
         above += max(ends) ** 2
     interval = (value - math.sqrt(below), value + math.sqrt(above))
-    return Estimate(value, math.sqrt(variance), clip_interval(interval, bounds), confidence)
+    return clip_estimate(value, math.sqrt(variance), interval, confidence, bounds)
 
 
-def clip_interval(interval: tuple[float, float], bounds: tuple[float, float]) -> tuple[float, float]:
-    """Clip an interval to the bounds; an interval entirely outside them becomes the nearest bound."""
-    low, high = bounds
-    return min(max(interval[0], low), high), max(min(interval[1], high), low)
+def clip_estimate(
+    value: float, standard_error: float, interval: Pair, confidence: float, bounds: Pair = (0.0, 1.0)
+) -> Estimate:
+    """Return an estimate with value and interval clipped to the bounds; an interval outside becomes the nearest bound.
+
+    Examples
+    --------
+    >>> estimate = clip_estimate(1.04, 0.05, (0.94, 1.14), 0.95)
+    >>> print(estimate)
+    1.000 (95% interval 0.940 to 1.000)
+    >>> estimate.unclipped
+    1.04
+    """
+    least, most = bounds
+    shown, low, high = (min(max(number, least), most) for number in (value, *interval))
+    return Estimate(shown, standard_error, (low, high), confidence, value)
 
 
 def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:

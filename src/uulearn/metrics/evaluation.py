@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from uulearn.metrics.estimates import CI_LEVEL, Estimate, check_confidence, combine_proportions, split_labeled
+from uulearn.metrics.estimates import (
+    CI_LEVEL,
+    Estimate,
+    check_confidence,
+    combine_proportions,
+    split_labeled,
+)
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
 
@@ -39,8 +46,11 @@ def evaluate(
     *,
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
+    correction: OutOfFoldCorrection | None = None,
 ) -> Evaluation:
     """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
+
+    If the scores are out-of-fold scores of an ensemble, ``correction`` adjusts the metrics to those of the ensemble.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -55,8 +65,8 @@ def evaluate(
     no label was used: estimated from 5,000 + 5,000 rows of the two sets
     """
     pi = check_target_prior(target_prior)
-    predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence)
-    auc = uu_auc(scores, sets, set_priors, confidence=confidence)
+    predicted = predicted_fractions(scores, sets, set_priors, threshold, confidence, correction)
+    auc = uu_auc(scores, sets, set_priors, confidence=confidence, correction=correction)
     return _evaluation(predicted, predicted.combine(pi, pi - 1, 1 - pi), auc, labels_used=False)
 
 

@@ -21,11 +21,12 @@ from uulearn.metrics.estimates import (
     Estimate,
     Floats,
     check_confidence,
-    clip_interval,
+    clip_estimate,
     combine_proportions,
     split_scores,
     two_sided_quantile,
 )
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.risk.coefficients import check_set_priors, check_target_prior, uu_coefficients
 
 
@@ -45,6 +46,7 @@ class PredictedFractions:
     sizes: tuple[int, int]
     set_priors: tuple[float, float]
     confidence: float
+    error_scale: float = 1.0
 
     def combine(self, true_positive: float, false_positive: float, constant: float, most: float = 1.0) -> Estimate:
         """Estimate constant + true_positive·t + false_positive·f, a metric between 0 and ``most``."""
@@ -54,17 +56,29 @@ class PredictedFractions:
             (true_positive * (1 - theta_prime) - false_positive * theta_prime) / gap,
             (false_positive * theta - true_positive * (1 - theta)) / gap,
         )
-        return combine_proportions(self.fractions, self.sizes, weights, constant, self.confidence, (0.0, most))
+        sizes = [size / self.error_scale**2 for size in self.sizes]
+        return combine_proportions(self.fractions, sizes, weights, constant, self.confidence, (0.0, most))
 
 
 def predicted_fractions(
-    scores: Any, sets: Any, set_priors: Sequence[float], threshold: float, confidence: float
+    scores: Any,
+    sets: Any,
+    set_priors: Sequence[float],
+    threshold: float,
+    confidence: float,
+    correction: OutOfFoldCorrection | None = None,
 ) -> PredictedFractions:
-    """Return the fraction of rows above the threshold in each set."""
+    """Return the fraction of rows above the threshold in each set, corrected if the scores are out-of-fold scores."""
     priors, confidence = check_set_priors(set_priors), check_confidence(confidence)
-    first, second = split_scores(scores, sets)
-    fractions = (float((first > threshold).mean()), float((second > threshold).mean()))
-    return PredictedFractions(fractions, (len(first), len(second)), priors, confidence)
+    parts = split_scores(scores, sets)
+    change, scale = (0.0, 0.0), 1.0
+    if correction is not None:
+        change, scale = correction.rates(threshold), correction.error_scale
+    first, second = (
+        min(max(float((part > threshold).mean()) + prior * change[0] + (1 - prior) * change[1], 0.0), 1.0)
+        for part, prior in zip(parts, priors, strict=True)
+    )
+    return PredictedFractions((first, second), (len(parts[0]), len(parts[1])), priors, confidence, scale)
 
 
 def uu_rates(
@@ -184,10 +198,18 @@ def uu_accuracy_difference(
     value = sum(weight * float(change.mean()) for weight, change in weighted)
     error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
     half = two_sided_quantile(confidence) * error
-    return Estimate(value, error, clip_interval((value - half, value + half), (-1.0, 1.0)), confidence)
+    ends = clip_estimate(value, error, (value - half, value + half), confidence, (-1.0, 1.0)).interval
+    return Estimate(value, error, ends, confidence)
 
 
-def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: float = CI_LEVEL) -> Estimate:
+def uu_auc(
+    scores: Any,
+    sets: Any,
+    set_priors: Sequence[float],
+    *,
+    confidence: float = CI_LEVEL,
+    correction: OutOfFoldCorrection | None = None,
+) -> Estimate:
     """Estimate the area under the ROC curve from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
 
     >>> uu_auc([1, 1, 1, 1, -1, 1, -1, -1, -1, -1], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1], (0.8, 0.2)).value
@@ -195,18 +217,19 @@ def uu_auc(scores: Any, sets: Any, set_priors: Sequence[float], *, confidence: f
     """
     theta, theta_prime = check_set_priors(set_priors)
     confidence = check_confidence(confidence)
-    between_sets = two_sample_auc(*split_scores(scores, sets), confidence)
+    change, scale = (0.0, 1.0) if correction is None else (correction.auc(), correction.error_scale)
+    between_sets = two_sample_auc(*split_scores(scores, sets), confidence, scale)
     gap = theta - theta_prime
 
     def between_classes(value: float) -> float:
-        return 0.5 + (value - 0.5) / gap
+        return 0.5 + (value - 0.5) / gap + change
 
     low, high = sorted(map(between_classes, between_sets.interval))
-    interval = clip_interval((low, high), (0.0, 1.0))
-    return Estimate(between_classes(between_sets.value), between_sets.standard_error / abs(gap), interval, confidence)
+    error = between_sets.standard_error / abs(gap)
+    return clip_estimate(between_classes(between_sets.value), error, (low, high), confidence)
 
 
-def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate:
+def two_sample_auc(higher: Floats, lower: Floats, confidence: float, error_scale: float = 1.0) -> Estimate:
     """Estimate the probability that a score from the first sample exceeds one from the second; ties count as ½.
 
     The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
@@ -221,6 +244,7 @@ def two_sample_auc(higher: Floats, lower: Floats, confidence: float) -> Estimate
     inside = min(max(value, 0.5 / (m * n)), 1 - 0.5 / (m * n))
     if inside != value:
         variance = inside * (1 - inside) / min(m, n)
+    variance *= error_scale**2
     log_odds, error = math.log(inside / (1 - inside)), math.sqrt(variance) / (inside * (1 - inside))
     ends = (log_odds + sign * two_sided_quantile(confidence) * error for sign in (-1, 1))
     low, high = (1 / (1 + math.exp(-min(max(end, -500.0), 500.0))) for end in ends)

@@ -23,9 +23,9 @@ def build_model(
 ) -> nn.Module:
     """Build a new module for rows of the given shape.
 
-    A name, a class or a factory is called with ``params``, and with ``n_features`` (tabular rows) or ``shape``
-    (images) if it takes an argument of that name. An instance is copied, so training never changes the user's module.
-    With a ``seed``, the initial weights depend only on the seed, and the state of torch's generator does not change.
+    A built-in model, a class or a factory is called with ``params``. The argument ``n_features`` (tabular rows) or
+    ``shape`` (images) is added if the callable accepts it. An instance is copied, so training never changes the user's
+    module. If a ``seed`` is given, the initial weights depend only on it, and torch's random state does not change.
 
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
@@ -37,16 +37,16 @@ def build_model(
     params = dict(params or {})
     if isinstance(model, nn.Module):
         if params:
-            raise ValueError("model_params cannot be used with a model instance; pass its class or a factory instead.")
+            raise ValueError("model_params cannot be used with a model instance; pass a class or a factory instead.")
         return _initialize_lazy(copy.deepcopy(model), row_shape)
     if isinstance(model, str):
         if model not in MODELS:
             names = ", ".join(map(repr, MODELS))
-            raise ValueError(f"model must be one of {names}, an nn.Module, its class or a factory, got {model!r}.")
+            raise ValueError(f"model must be one of {names}, an nn.Module, a class or a factory, got {model!r}.")
         _check_row_shape(model, row_shape)
         model = MODELS[model]
     if not callable(model):
-        raise TypeError(f"model must be a name, an nn.Module, its class or a factory, got {model!r}.")
+        raise TypeError(f"model must be a name, an nn.Module, a module class or a factory, got {model!r}.")
     if len(row_shape) == 1 and "n_features" in inspect.signature(model).parameters:
         params.setdefault("n_features", row_shape[0])
     if len(row_shape) == 3 and "shape" in inspect.signature(model).parameters:

@@ -1,6 +1,6 @@
 """The two convolutional networks of the paper's experiments (Appendix B), for images of any size.
 
-Convolutions have no bias, because the batch normalization after each of them would subtract it.
+Convolutions have no bias, because the batch normalization that follows would cancel it.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from uulearn.models.dense import HiddenLayers, he_normal_, output_layer
 
 FULL_TILE = 64
-"""Number of channels that fill a tile of a GPU's tensor cores."""
+"""Number of channels that fill one tensor-core tile on a GPU."""
 
 
 class PackedConv2d(nn.Conv2d):
@@ -26,7 +26,7 @@ class PackedConv2d(nn.Conv2d):
         self.packing = max(1, FULL_TILE // max(inputs, outputs))
 
     def _packed_kernel(self) -> Tensor:
-        """Return a kernel (k·outputs, k·inputs, 3, 3) that maps pixel q at packed offset j to output pixel p."""
+        """Return the kernel for packed images, in which k neighboring pixels form one pixel."""
         k = self.packing
         outputs, inputs = self.weight.shape[:2]
         # Pixel q of the packed neighbor j lies k·(j − 1) + q − p + 1 columns into the kernel of pixel p.
@@ -38,7 +38,7 @@ class PackedConv2d(nn.Conv2d):
         return kernel.permute(3, 0, 4, 1, 2, 5).reshape(k * outputs, k * inputs, 3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the same result as `torch.nn.Conv2d`."""
+        """Apply the convolution; the result is the same as that of `torch.nn.Conv2d`."""
         packs = x.is_cuda and self.packing > 1 and x.shape[3] % self.packing == 0
         return self._convolve_packed(x) if packs else super().forward(x)
 
@@ -61,7 +61,7 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Co
 
 
 class AllConvNet(HiddenLayers):
-    """The all convolutional net of the paper's Figure 1, with twelve layers.
+    """All-convolutional network with twelve layers, used for Figure 1 of the paper.
 
     [C(3×3, 96)]×2 – C(3×3, 96, stride 2) – [C(3×3, 192)]×2 – C(3×3, 192, stride 2) – C(3×3, 192) – C(1×1, 192) –
     C(1×1, 10) – 1000 – 1000 – 1, each hidden layer followed by batch normalization and ReLU. ``shape`` is the shape of
@@ -95,7 +95,7 @@ class AllConvNet(HiddenLayers):
 
 
 class ResidualBlock(nn.Module):
-    """Residual block: normalization, ReLU and convolution, twice, plus the input (with a 1×1 convolution if needed)."""
+    """Residual block with two convolutions; the shortcut has a 1×1 convolution if the shape of the output differs."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, momentum: float, eps: float) -> None:
         super().__init__()
@@ -106,17 +106,17 @@ class ResidualBlock(nn.Module):
         self.shortcut = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map shape (n, inputs, h, w) to (n, outputs, h/stride, w/stride)."""
+        """Map images of shape (n, inputs, h, w) to images of shape (n, outputs, h/stride, w/stride)."""
         active = F.relu(self.norm1(x))
         out: Tensor = self.conv2(F.relu(self.norm2(self.conv1(active))))
         return (x if self.shortcut is None else self.shortcut(active)) + out
 
 
 class ResNet32(HiddenLayers):
-    """The paper's 32-layer pre-activation residual network, with the same parameters as `AllConvNet`.
+    """The paper's 32-layer pre-activation residual network; the arguments are the same as for `AllConvNet`.
 
     C(3×3, 16) – [C(3×3, 16), C(3×3, 16)]×5 – [C(3×3, 32), C(3×3, 32)]×5 – [C(3×3, 64), C(3×3, 64)]×5 – global average
-    pooling – 1. The first block of the second and of the third group halves the height and width.
+    pooling – 1. The first blocks of the second and third groups halve the height and width.
 
     >>> ResNet32(shape=(3, 32, 32))(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2])
@@ -139,6 +139,6 @@ class ResNet32(HiddenLayers):
         self.output = output_layer(channels, he_normal_)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the 64 channels, averaged over the image."""
+        """Return the mean of each of the 64 channels over the image."""
         x = F.relu(self.norm(self.blocks(self.stem(x))))
         return x.mean((2, 3), dtype=self.output.weight.dtype)

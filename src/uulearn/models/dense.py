@@ -10,17 +10,17 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_linear_bn_weights
 
 TRUNCATED_STD = 0.87962566103423978
-"""Standard deviation of a standard normal truncated at ±2."""
+"""Standard deviation of a standard normal distribution truncated at ±2."""
 
 
 def lecun_normal_(weight: Tensor, scale: float = 1.0) -> None:
-    """Fill a tensor from a truncated normal distribution with variance scale/fan_in (Keras's LeCun normal)."""
+    """Fill a tensor with values from a truncated normal of variance scale/fan_in (LeCun normal in Keras)."""
     std = math.sqrt(scale / weight[0].numel()) / TRUNCATED_STD
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
 def he_normal_(weight: Tensor) -> None:
-    """Fill a tensor from a truncated normal distribution with variance 2/fan_in (Keras's He normal)."""
+    """Fill a tensor with values from a truncated normal of variance 2/fan_in (He normal in Keras)."""
     lecun_normal_(weight, scale=2.0)
 
 
@@ -32,7 +32,7 @@ INITIALIZERS: dict[str, Callable[[Tensor], object]] = {
 
 
 class Linear(nn.Module):
-    """The linear-in-input model g(x) = ωᵀx + b.
+    """Linear model g(x) = ωᵀx + b.
 
     >>> Linear(n_features=3)(torch.zeros(2, 3)).shape
     torch.Size([2])
@@ -70,7 +70,7 @@ class HiddenLayers(nn.Module):
     output: nn.Linear
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the units before the output layer, of shape (n, d)."""
+        """Return the activations that are passed to the output layer, of shape (n, d)."""
         units: Tensor = self.hidden(x)
         return units
 
@@ -95,7 +95,7 @@ class MLP(HiddenLayers):
     dropout : float
         Fraction of hidden units dropped during training.
     initializer : str
-        Initializer of all weight matrices, as in Keras: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``.
+        Initializer for all weight matrices, as in Keras: ``"lecun_normal"``, ``"he_normal"`` or ``"glorot_uniform"``.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class MLP(HiddenLayers):
 
     @torch.no_grad()
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """Return a module for scoring, with folded batch normalization and hidden layers in ``dtype``."""
+        """Return a module for scoring that folds batch normalization into hidden layers of type ``dtype``."""
         linears = [layer for layer in self.hidden if isinstance(layer, nn.Linear)]
         norms = [layer for layer in self.hidden if isinstance(layer, nn.BatchNorm1d)]
         weights: list[tuple[Tensor, Tensor | None]] = [(layer.weight, layer.bias) for layer in linears]

@@ -1,4 +1,4 @@
-"""An ensemble of trained models as one module."""
+"""A module that combines trained models into an ensemble."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    """Several models whose scores are averaged; each score is divided by a scale to give all models the same weight.
+    """Ensemble that averages the scores of several models; scores are divided by a scale to weight all models equally.
 
     >>> Ensemble([nn.Identity(), nn.Identity()], scales=[1.0, 2.0])(torch.tensor([4.0]))
     tensor([3.])
@@ -19,7 +19,7 @@ class Ensemble(nn.Module):
     def __init__(self, models: Sequence[nn.Module], scales: Sequence[float]) -> None:
         super().__init__()
         if not models or len(models) != len(scales):
-            raise ValueError(f"pass one scale per model, got {len(models)} models and {len(scales)} scales.")
+            raise ValueError(f"expected one scale per model, got {len(models)} models and {len(scales)} scales.")
         self.models = nn.ModuleList(models)
         self.register_buffer("scales", torch.tensor(list(scales), dtype=torch.float32))
         self.accepts_bfloat16_rows = all(getattr(model, "accepts_bfloat16_rows", False) for model in models)
@@ -30,7 +30,7 @@ class Ensemble(nn.Module):
         return (torch.stack(scores) / self.scales[:, None]).mean(0)
 
     def for_inference(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        """Return a module for scoring that uses each model's own ``for_inference`` if it has one."""
+        """Return a module for scoring that uses the ``for_inference`` method of each model, if it has one."""
         each: list[Any] = list(self.models)
         models = [m.for_inference(dtype) if hasattr(m, "for_inference") else _Cast(m, dtype) for m in each]
         return Ensemble(models, self.scales.tolist()).to(self.scales.device).eval()

@@ -17,10 +17,10 @@ EPS = 1e-5
 
 
 class _Normalize(torch.autograd.Function):
-    """Normalize with the mean and variance over the rows of all workers, with one exchange in each direction.
+    """Normalize with the mean and variance over all workers; forward and backward passes each communicate once.
 
     Each worker sends the number of its values (possibly zero) and their mean and variance per channel; the combined
-    variance is exact even if the mean is far from zero. Half-precision inputs are computed in float32, as torch does.
+    variance is exact even if the mean is far from zero. Half-precision inputs use float32 statistics.
     """
 
     @staticmethod
@@ -39,7 +39,7 @@ class _Normalize(torch.autograd.Function):
         n = counts.sum()
         if own < 2 and n < 2:  # a worker with two values skips the check, because reading n would stall a GPU
             raise ValueError(
-                f"batch normalization over workers needs 2 or more values per channel to train, got {n:.0f} from all "
+                f"batch normalization requires at least 2 values per channel for training, got {n:.0f} from all "
                 "workers together; use larger batches, or call model.eval() first."
             )
         mean = (counts / n * means).sum(0)
@@ -70,7 +70,7 @@ class _Normalize(torch.autograd.Function):
 
 
 def _mean_and_variance(x: Tensor, wide: torch.dtype, inner: list[int]) -> tuple[Tensor, Tensor]:
-    """Return mean and variance per channel; on a CPU, the normalization kernel is ten times faster than `var_mean`."""
+    """Return the mean and variance per channel; on a CPU, use a kernel that is ten times faster than `var_mean`."""
     if x.device.type != "cpu":
         return _portable_mean_and_variance(x, wide, inner)
     weight, bias = x.new_ones(x.shape[1], dtype=wide), x.new_zeros(x.shape[1], dtype=wide)
@@ -125,7 +125,7 @@ class _Synchronized(_BatchNorm):
         return out
 
     def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        """Describe a copy of the plain class, because a single process with a synchronized copy would wait forever."""
+        """Copy the module as the plain class, because a synchronized copy in a single process would wait forever."""
         state = {name: value for name, value in self.__dict__.items() if name != "group"}
         return self.plain, (self.num_features,), state
 
@@ -138,7 +138,7 @@ _SYNCHRONIZED: dict[type[nn.Module], type[nn.Module]] = {
 
 @contextmanager
 def synchronized(model: nn.Module, group: Any = None) -> Iterator[nn.Module]:
-    """Use the statistics of all workers in the model's batch normalization during training (a context manager).
+    """Context manager in which batch normalization uses the statistics of all workers during training.
 
     If a batch is split across workers, the result is the same as with one worker, even if some workers have no rows.
     All workers must call the model the same number of times. Unlike torch's ``SyncBatchNorm``, this function supports

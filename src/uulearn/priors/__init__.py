@@ -1,7 +1,7 @@
-"""Estimate class priors from unlabeled rows or labels, or convert them from other quantities.
+"""Estimate class priors from unlabeled or labeled rows, or compute them from other known quantities.
 
-Unlabeled rows cannot show which of two sets has the higher prior, so you specify it with ``higher_prior_set``. See the
-guide in docs/priors.md.
+Unlabeled rows do not reveal which of the two sets has the higher prior, so you must specify it with
+``higher_prior_set``. The guide is in docs/priors.md.
 """
 
 from uulearn.priors.bags import MergedBags, merge_bags

@@ -26,17 +26,17 @@ class MergedBags:
     standard_error: float  # largest possible standard error of the zero-one risk, see `uulearn.risk.estimation_cost`
 
     def sets(self, bags: Any) -> NDArray[np.int64]:
-        """Return the set of each row, shape (n,), given the bag of each row; −1 marks rows to drop."""
+        """Map the bag index of each row to the index of its set, 0 or 1; −1 marks rows to drop."""
         return np.asarray(self.assignment[np.asarray(bags)])
 
 
 def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR) -> MergedBags:
-    """Merge bags with known label proportions into two sets that minimize the standard error of the estimated risk.
+    """Merge bags with known label proportions into two sets with the smallest standard error of the risk estimate.
 
-    Set 0 contains the bags with high proportions, and set 1 contains the bags with low proportions. Bags with medium
-    proportions are not used if they would increase the standard error.
+    Set 0 contains the bags with high proportions, and set 1 contains the bags with low proportions. Bags with
+    intermediate proportions are excluded if they would increase the standard error.
 
-    ``proportions`` and ``sizes`` are the fraction of positives and the number of rows of each bag.
+    ``proportions`` contains the fraction of positives in each bag, and ``sizes`` contains the number of rows.
 
     >>> merged = merge_bags([0.2, 0.9, 0.5, 0.8], [100, 50, 100, 100])
     >>> merged.assignment, merged.sizes
@@ -65,7 +65,7 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
 
 
 def _standard_errors(theta: Floats, theta_prime: Floats, n: Any, n_prime: Any, pi: float) -> Floats:
-    """Return the standard errors of many splits (see `uulearn.risk.estimation_cost`); infinite for equal priors."""
+    """Return the standard error of each split (see `uulearn.risk.estimation_cost`), or infinity for equal priors."""
     gap = theta - theta_prime
     a_plus_b = (1 - theta_prime) * pi + theta_prime * (1 - pi)
     c_plus_d = (1 - theta) * pi + theta * (1 - pi)
@@ -81,7 +81,7 @@ def _check_bags(proportions: Sequence[float], sizes: Sequence[int]) -> tuple[Flo
     if outside.any():
         raise ValueError(f"proportions must lie in [0, 1], got {fractions[outside][0]:g}; write 80% as 0.8.")
     if not (np.issubdtype(rows.dtype, np.integer) and (rows >= 1).all()):
-        raise ValueError(f"sizes must be whole numbers of rows, at least 1 each, got {np.asarray(sizes).tolist()}.")
+        raise ValueError(f"sizes must be positive integers, got {np.asarray(sizes).tolist()}.")
     if fractions.max() - fractions.min() < EQUAL_PRIORS:
-        raise ValueError(f"all bags have the same class prior ({fractions[0]:g}); add a bag with another class prior.")
+        raise ValueError(f"all bags have the same class prior ({fractions[0]:g}); add a bag with a different one.")
     return fractions, rows.astype(np.int64)

@@ -1,8 +1,8 @@
-"""Conversions between (θ, θ′) and other quantities that describe how two sets were formed.
+"""Convert between the class priors (θ, θ′) of two sets and related quantities, such as label noise rates.
 
-A rule, a person or a test that marks rows as positive splits the rows into two sets: set 0 contains the marked rows,
-with class prior θ, and set 1 contains the other rows, with class prior θ′. Functions ``from_…`` return (θ, θ′) for
-``set_priors``; functions ``to_…`` are their inverses.
+Suppose that a rule, a person or a test marks some rows as positive. Set 0 contains the marked rows and has class prior
+θ. Set 1 contains the other rows and has class prior θ′. The ``from_…`` functions return (θ, θ′) for ``set_priors``, and
+the ``to_…`` functions are their inverses.
 """
 
 from numbers import Real
@@ -15,7 +15,7 @@ SetPriors = tuple[float, float]
 
 
 class NoiseRates(NamedTuple):
-    """Class-conditional label noise: P(noisy 0 | positive), P(noisy 1 | negative), and the class prior of all rows."""
+    """Label noise rates of the positive class and of the negative class, and the class prior of all rows."""
 
     rho_plus: float
     rho_minus: float
@@ -31,14 +31,14 @@ class DiagnosticAccuracy(NamedTuple):
 
 
 class PredictiveValues(NamedTuple):
-    """Fraction of positives among the rows that a rule marks, and fraction of negatives among the other rows."""
+    """Precision and negative predictive value of a rule that marks rows as positive."""
 
     precision: float
     npv: float
 
 
 class CensoredLabels(NamedTuple):
-    """Class prior of all rows, labeled or not, and c, the fraction of positives that are labeled."""
+    """Class prior of all rows, and label frequency (the fraction of positives that are labeled)."""
 
     class_prior: float
     label_frequency: float
@@ -47,11 +47,11 @@ class CensoredLabels(NamedTuple):
 def from_noise_rates(
     rho_plus: float, rho_minus: float, *, class_prior: float | None = None, marked_fraction: float | None = None
 ) -> SetPriors:
-    """Return (θ, θ′) of the rows with noisy label 1 and of the rows with noisy label 0.
+    """Return the class priors of the rows with noisy label 1 (θ) and of the rows with noisy label 0 (θ′).
 
-    With class prior π, the fraction of rows with noisy label 1 is s = π(1 − ρ₊) + (1 − π)ρ₋, θ = π(1 − ρ₊)/s and
-    θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and Williamson, ICML 2015), where ρ₊ = P(noisy 0 | positive) and
-    ρ₋ = P(noisy 1 | negative). Pass either π or s; you can compute s from the noisy labels.
+    Let ρ₊ = P(noisy 0 | positive) and ρ₋ = P(noisy 1 | negative). The fraction of rows with noisy label 1 is
+    s = π(1 − ρ₊) + (1 − π)ρ₋. The class priors are θ = π(1 − ρ₊)/s and θ′ = πρ₊/(1 − s) (Menon, van Rooyen, Ong and
+    Williamson, ICML 2015). Pass either the class prior π or the fraction s, which can be computed from the labels.
 
     >>> from_noise_rates(0.2, 0.1, class_prior=0.5)
     (0.888..., 0.181...)
@@ -59,7 +59,7 @@ def from_noise_rates(
     _check_fraction(rho_plus, "rho_plus"), _check_fraction(rho_minus, "rho_minus")
     informative = 1 - rho_plus - rho_minus
     if abs(informative) < 1e-9:
-        raise ValueError(f"rho_plus + rho_minus must not be 1, got {rho_plus:g} + {rho_minus:g}; check the rates.")
+        raise ValueError(f"rho_plus + rho_minus must not be 1, got {rho_plus:g} + {rho_minus:g}; correct the rates.")
     if (class_prior is None) == (marked_fraction is None):
         raise ValueError("pass exactly one of class_prior and marked_fraction.")
     if class_prior is None:
@@ -68,8 +68,8 @@ def from_noise_rates(
         if not 0 < class_prior < 1:
             low, high = sorted((rho_minus, 1 - rho_plus))
             raise ValueError(
-                f"marked_fraction={marked_fraction:g} is impossible with rho_plus={rho_plus:g} and "
-                f"rho_minus={rho_minus:g}, which allow values from {low:g} to {high:g}; check the rates."
+                f"marked_fraction={marked_fraction:g} is not possible with rho_plus={rho_plus:g} and "
+                f"rho_minus={rho_minus:g}; it must lie between {low:g} and {high:g}."
             )
     pi = _check_inside(class_prior, "class_prior")
     marked = pi * (1 - rho_plus) + (1 - pi) * rho_minus
@@ -82,7 +82,7 @@ def from_noise_rates(
 
 
 def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
-    """Return ρ₊, ρ₋ and π, where ``marked_fraction`` is the fraction of all rows that are in set 0.
+    """Return the noise rates ρ₊ and ρ₋ and the class prior π; ``marked_fraction`` is the fraction of rows in set 0.
 
     >>> to_noise_rates((0.75, 0.25), marked_fraction=0.5)
     NoiseRates(rho_plus=0.25, rho_minus=0.25, class_prior=0.5)
@@ -94,7 +94,7 @@ def to_noise_rates(set_priors: SetPriors, marked_fraction: float) -> NoiseRates:
 
 
 def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) -> SetPriors:
-    """Return (θ, θ′) of the rows with a positive test and of the rows with a negative test.
+    """Return the class priors of the rows with a positive test result (θ) and with a negative test result (θ′).
 
     >>> from_sensitivity(0.9, 0.95, prevalence=0.1)
     (0.666..., 0.0115...)
@@ -103,14 +103,14 @@ def from_sensitivity(sensitivity: float, specificity: float, prevalence: float) 
     _check_inside(prevalence, "prevalence")
     if abs(sensitivity + specificity - 1) < 1e-9:
         raise ValueError(
-            f"sensitivity + specificity must not be 1, got {sensitivity:g} + {specificity:g}: the result "
-            "would not depend on the class, and both sets would have the same class prior."
+            f"sensitivity + specificity must not be 1, got {sensitivity:g} + {specificity:g}: the test "
+            "result would be independent of the class, and both sets would have the same class prior."
         )
     return from_noise_rates(1 - sensitivity, 1 - specificity, class_prior=prevalence)
 
 
 def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticAccuracy:
-    """Return sensitivity, specificity and prevalence, where ``marked_fraction`` is the fraction of positive tests.
+    """Return sensitivity, specificity and prevalence; ``marked_fraction`` is the fraction of positive test results.
 
     >>> to_sensitivity((0.75, 0.25), marked_fraction=0.5)
     DiagnosticAccuracy(sensitivity=0.75, specificity=0.75, prevalence=0.5)
@@ -120,7 +120,7 @@ def to_sensitivity(set_priors: SetPriors, marked_fraction: float) -> DiagnosticA
 
 
 def from_predictive_values(precision: float, npv: float) -> SetPriors:
-    """Return (θ, θ′) of the rows that a labeling rule marks as positive and of the other rows.
+    """Return the class priors of the rows that a rule marks as positive (θ) and of the other rows (θ′).
 
     >>> from_predictive_values(precision=0.9, npv=0.75)
     (0.9, 0.25)
@@ -129,7 +129,7 @@ def from_predictive_values(precision: float, npv: float) -> SetPriors:
 
 
 def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
-    """Return the precision and negative predictive value of the rule that marks set 0.
+    """Return the precision and the negative predictive value of a rule that marks the rows of set 0 as positive.
 
     >>> to_predictive_values((0.9, 0.25))
     PredictiveValues(precision=0.9, npv=0.75)
@@ -139,7 +139,7 @@ def to_predictive_values(set_priors: SetPriors) -> PredictiveValues:
 
 
 def from_case_control(class_prior: float) -> SetPriors:
-    """Return (θ, θ′) of positive-unlabeled data from two samples, one of positives and one of the population.
+    """Return (θ, θ′) for positive-unlabeled data with separate samples of the positives and of the population.
 
     >>> from_case_control(0.3)
     (1.0, 0.3)
@@ -150,11 +150,11 @@ def from_case_control(class_prior: float) -> SetPriors:
 def from_censoring(
     labeled_fraction: float, *, class_prior: float | None = None, label_frequency: float | None = None
 ) -> SetPriors:
-    """Return (θ, θ′) of positive-unlabeled data from one sample in which some of the positives are labeled.
+    """Return (θ, θ′) for positive-unlabeled data from a single sample in which some positives are labeled.
 
-    Set 0 contains the labeled rows and set 1 all others, so set 1 has a lower prior than the population. If ℓ is the
-    fraction of rows that are labeled and π is the class prior of all rows, then θ′ = (π − ℓ)/(1 − ℓ), and the label
-    frequency is c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
+    Set 0 contains the labeled rows, and set 1 contains the unlabeled rows, which have a lower prior than the
+    population. If ℓ is the fraction of rows that are labeled and π is the class prior of all rows, then
+    θ′ = (π − ℓ)/(1 − ℓ), and the label frequency is c = ℓ/π (Elkan and Noto, KDD 2008). Pass either π or c.
 
     >>> from_censoring(0.1, class_prior=0.4)
     (1.0, 0.333...)
@@ -165,12 +165,12 @@ def from_censoring(
     if class_prior is None:
         assert label_frequency is not None
         if _check_fraction(label_frequency, "label_frequency") == 0:
-            raise ValueError("label_frequency=0 means that no row is labeled, but labeled_fraction is above 0.")
+            raise ValueError("label_frequency=0 means that no rows are labeled, but labeled_fraction is above 0.")
         class_prior = labeled_fraction / label_frequency
     if not labeled_fraction <= class_prior < 1:
         raise ValueError(
-            f"class_prior must be at least labeled_fraction={labeled_fraction:g} and below 1, because all labeled "
-            f"rows are positive, got {class_prior:g}."
+            f"class_prior must be at least labeled_fraction={labeled_fraction:g} and below 1, got {class_prior:g}; "
+            "all labeled rows are positive."
         )
     return check_set_priors((1.0, (class_prior - labeled_fraction) / (1 - labeled_fraction)))
 
@@ -184,13 +184,13 @@ def to_censoring(set_priors: SetPriors, labeled_fraction: float) -> CensoredLabe
     theta, theta_prime = check_set_priors(set_priors)
     fraction = _check_inside(labeled_fraction, "labeled_fraction")
     if theta != 1:
-        raise ValueError(f"labeled rows of positive-unlabeled data are all positive, but set 0 has θ = {theta:g}.")
+        raise ValueError(f"set 0 contains only labeled positives, so its class prior must be 1, got {theta:g}.")
     class_prior = fraction + (1 - fraction) * theta_prime
     return CensoredLabels(class_prior, fraction / class_prior)
 
 
 def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
-    """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁), if the classes are mutually irreducible.
+    """Convert the mixture proportions of two sets with mutually irreducible classes to class priors, with θ > θ′.
 
     >>> from_mixture_proportions(0.5, 0.5)
     (0.666..., 0.333...)
@@ -203,7 +203,7 @@ def from_mixture_proportions(kappa_10: float, kappa_01: float) -> SetPriors:
 
 
 def to_mixture_proportions(set_priors: SetPriors) -> tuple[float, float]:
-    """Return κ(P₁ | P₀) and κ(P₀ | P₁) of mutually irreducible classes; set 0 must have the higher prior.
+    """Return the mixture proportions κ(P₁ | P₀) and κ(P₀ | P₁) for mutually irreducible classes and θ > θ′.
 
     >>> to_mixture_proportions((0.75, 0.5))
     (0.5, 0.666...)
@@ -222,5 +222,5 @@ def _check_fraction(value: float, name: str) -> float:
 
 def _check_inside(value: float, name: str) -> float:
     if not 0 < _check_fraction(value, name) < 1:
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}; at 0 and 1 one set is empty.")
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}.")
     return float(value)

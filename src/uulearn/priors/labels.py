@@ -1,4 +1,4 @@
-"""Estimate class priors and exact intervals from a small labeled sample of each set, the most reliable method."""
+"""Estimate class priors, with exact intervals, from small labeled samples; this is the most reliable method."""
 
 import warnings
 from bisect import bisect_left
@@ -16,7 +16,7 @@ from uulearn.risk.coefficients import check_sizes
 
 
 class Interval(NamedTuple):
-    """An interval for a class prior.
+    """Confidence interval for a class prior.
 
     >>> Interval(0.25, 0.75).covers(0.5), Interval(0.25, 0.75).width
     (True, 0.5)
@@ -36,13 +36,13 @@ class Interval(NamedTuple):
 
 
 def clopper_pearson(positives: int, rows: int, confidence: float = 0.95) -> Interval:
-    """Return the exact interval for the class prior of the sampled population (Clopper and Pearson, 1934)."""
+    """Return the exact confidence interval for the class prior of a population (Clopper and Pearson, 1934)."""
     interval = stats.binomtest(positives, rows).proportion_ci(confidence, method="exact")
     return Interval(float(interval.low), float(interval.high))
 
 
 def hypergeometric_interval(positives: int, rows: int, size: int, confidence: float = 0.95) -> Interval:
-    """Return the exact interval for the fraction of positives in a set of ``size`` rows, from ``rows`` labeled rows.
+    """Return the exact confidence interval for the fraction of positives in a finite set of ``size`` rows.
 
     The labeled rows are drawn without replacement, so the width is zero if every row of the set is labeled.
     """
@@ -70,9 +70,9 @@ class LabeledPriors:
 def priors_from_labels(
     y0: Any, y1: Any, *, sizes: Sequence[int] | None = None, confidence: float = 0.95
 ) -> LabeledPriors:
-    """Estimate (θ, θ′) from labels of a random sample of each set, with exact intervals.
+    """Estimate the class priors (θ, θ′), with exact intervals, from a labeled random sample of each set.
 
-    An UnidentifiedPriorsWarning is raised if the labels do not show which set has the higher prior.
+    An UnidentifiedPriorsWarning is issued if the labels do not show which set has the higher prior.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def priors_from_labels(
         Labels of rows drawn at random from each set: 1 for positive; 0 or −1 for negative. Rows chosen because they are
         easy to label give a biased estimate.
     sizes : (n, n′), optional
-        Number of rows of each set. If given, the intervals are for the priors of these sets (hypergeometric), which
-        training needs; otherwise, the intervals are for the populations of the sets (Clopper–Pearson).
+        Number of rows of each set. If given, the intervals are for the priors of these sets (hypergeometric), which are
+        used in training. Otherwise, the intervals are for the populations of the sets (Clopper–Pearson).
 
     Examples
     --------
@@ -101,7 +101,7 @@ def priors_from_labels(
         totals = check_sizes(sizes)
         for which, (size, labeled) in enumerate(zip(totals, rows, strict=True)):
             if size < labeled:
-                raise ValueError(f"set {which} has {size} rows but y{which} has {labeled} labels; check sizes.")
+                raise ValueError(f"set {which} has {size} rows, but y{which} has {labeled} labels; correct sizes.")
         intervals = [
             hypergeometric_interval(k, n, size, confidence) for k, n, size in zip(positives, rows, totals, strict=True)
         ]
@@ -109,8 +109,8 @@ def priors_from_labels(
     p_value = float(stats.fisher_exact(table).pvalue)
     if p_value > 1 - confidence:
         warnings.warn(
-            f"{positives[0]} of {rows[0]} labeled rows of set 0 are positive, {positives[1]} of {rows[1]} of set 1: "
-            f"the labels do not show which set has the higher prior (p = {p_value:.2g}); label more randomly chosen "
+            f"{positives[0]} of {rows[0]} labeled rows in set 0 and {positives[1]} of {rows[1]} in set 1 are positive; "
+            f"the labels do not show which set has the higher prior (p = {p_value:.2g}). Label more randomly chosen "
             "rows of each set.",
             UnidentifiedPriorsWarning,
             stacklevel=2,
@@ -131,5 +131,5 @@ def _read_labels(y: Any, name: str) -> NDArray[np.bool_]:
         raise ValueError(f"{name} has no labels; label at least one row of each set.")
     found = set(np.unique(values).tolist())
     if not (found <= {0, 1} or found <= {-1, 1}):
-        raise ValueError(f"{name} must be 1 for positive and 0 or -1 for negative, got {sorted(found, key=str)[:5]}.")
+        raise ValueError(f"{name} must contain only 1 and 0, or 1 and -1, got {sorted(found, key=str)[:5]}.")
     return np.asarray(values == 1)

@@ -1,14 +1,14 @@
-"""Mixture proportions of two sets, estimated from the tails of their scores.
+"""Estimate the mixture proportions of two sets from the tails of their score distributions.
 
 Let P₀ = θ·P + (1 − θ)·N be the distribution of the set with the higher prior, and P₁ = θ′·P + (1 − θ′)·N the
-distribution of the other set. The mixture proportion κ(P₁ | P₀) is the largest κ for which P₀ = κ·P₁ + (1 − κ)·Q with
+distribution of the other set. The mixture proportion κ(P₁ | P₀) is the largest κ such that P₀ = κ·P₁ + (1 − κ)·Q for
 some distribution Q. If P and N are mutually irreducible (neither contains the other as a mixture component),
 
     κ(P₁ | P₀) = (1 − θ)/(1 − θ′)   and   κ(P₀ | P₁) = θ′/θ   (Scott, Blanchard and Handy, COLT 2013).
 
-For any threshold on the scores, divide the fraction of the mixture above the threshold by the fraction of the component
-above it. The ratio is at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier: the best bin
-minimizes the ratio plus a multiple of its standard error (Garg et al., NeurIPS 2021).
+Each score threshold defines a tail. The fraction of the mixture in the tail, divided by the fraction of the component
+in the tail, is at least κ, and equals κ if the tail is pure. Smaller tails are purer but noisier, so the best bin
+minimizes this ratio plus a multiple of its standard error (Garg et al., NeurIPS 2021).
 """
 
 import math
@@ -30,7 +30,7 @@ DELTA, GAMMA = 0.1, 0.01  # δ and γ of the rule of Garg et al.
 
 
 class RatioCurve(NamedTuple):
-    """Ratios of the tails above decreasing thresholds; arrays of shape (k,)."""
+    """Ratio of mixture to component in the tail above each of k decreasing thresholds; arrays of shape (k,)."""
 
     thresholds: Floats
     rows: Counts  # number of rows of the component in the tail
@@ -38,21 +38,21 @@ class RatioCurve(NamedTuple):
 
 
 class BestBin(NamedTuple):
-    """Three nested tails, and the ratio on the tail that is used for the estimate."""
+    """Thresholds of three nested tails, and the ratio in the tail that is used for the estimate."""
 
     threshold: float
     half_threshold: float  # threshold of the upper half of the tail, which shows whether the ratio is still decreasing
     cautious_threshold: float
-    """Threshold of the wider tail selected by the distribution-free rule of Garg et al., used for bounds."""
+    """Threshold of a wider tail, selected by the distribution-free rule of Garg et al. and used for the bounds."""
     rows: int  # number of rows of the component in the tail
     half_rows: int
     ratio: float
 
 
 def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
-    """Return the ratios of the tails of two samples of scores, from `MIN_TAIL_ROWS` rows of the component to all rows.
+    """Return the ratio of mixture to component in tails of increasing size, beginning with `MIN_TAIL_ROWS` rows.
 
-    Scores are higher for rows that look like the component.
+    Scores must be higher for rows that look like the component.
 
     >>> component = np.arange(1000) % 10  # the mixture has no score of 9
     >>> curve = ratio_curve(component, np.minimum(component, 8))
@@ -69,11 +69,12 @@ def ratio_curve(component: Any, mixture: Any) -> RatioCurve:
 
 
 def best_bin(component: Any, mixture: Any) -> BestBin:
-    """Return the tail on which the ratio estimates κ(component | mixture).
+    """Select the tail in which the ratio estimates κ(component | mixture).
 
-    The first pass is the rule of Garg et al.: with q the fraction of the component in the tail, minimize the ratio plus
-    (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q. It selects wide tails, on which the ratio r is still above κ. The second
-    pass minimizes the ratio plus `NOISE_FACTOR` standard errors, approximately √(r/q·(1/m + r/n)).
+    The first pass uses the rule of Garg et al., which minimizes the ratio r plus
+    (1 + γ)·(√(ln(4/δ)/2m) + √(ln(4/δ)/2n))/q, where q is the fraction of the component in the tail. This rule selects
+    wide tails, in which r is still above κ. The second pass minimizes r plus `NOISE_FACTOR` standard errors of
+    approximately √(r/q·(1/m + r/n)).
 
     >>> rng = np.random.default_rng(0)
     >>> positive, negative = rng.normal(4, 1, 5000), rng.normal(0, 1, 5000)
@@ -106,7 +107,7 @@ def best_bin(component: Any, mixture: Any) -> BestBin:
 
 
 def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
-    """Return (θ, θ′) with θ > θ′ from κ(P₁ | P₀) and κ(P₀ | P₁); NaN if both are 1."""
+    """Compute (θ, θ′), with θ > θ′, from κ(P₁ | P₀) and κ(P₀ | P₁); return NaN if both proportions are 1."""
     kappa_10, kappa_01 = np.asarray(kappa_10, dtype=float), np.asarray(kappa_01, dtype=float)
     denominator = 1 - kappa_10 * kappa_01
     theta = np.divide(1 - kappa_10, denominator, out=np.full(denominator.shape, np.nan), where=denominator > 0)
@@ -115,7 +116,7 @@ def solve_proportions(kappa_10: Any, kappa_01: Any) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Resampled:
-    """One mixture proportion in every bootstrap resample; arrays of shape (replicates,)."""
+    """Estimates of a mixture proportion from each bootstrap resample; arrays of shape (replicates,)."""
 
     low: Floats  # extrapolated from the decrease of the ratio between the tail and its upper half
     high: Floats  # the ratio on the tail
@@ -130,10 +131,10 @@ def resample(
     replicates: int,
     rng: np.random.Generator,
 ) -> tuple[Resampled, Resampled]:
-    """Resample the rows of both sets (bootstrap) and return both mixture proportions for every resample.
+    """Draw bootstrap resamples of both sets, and estimate both mixture proportions from each resample.
 
-    For fixed thresholds, a resample is determined by the numbers of rows between them. Drawing these counts from a
-    multinomial distribution is equivalent to drawing rows with replacement, at a cost that does not depend on the rows.
+    The estimates depend only on the number of rows between consecutive thresholds. Drawing these counts from a
+    multinomial distribution is equivalent to drawing rows with replacement, but faster.
     """
     below, above = -np.array(negative_end[:3]), np.array(positive_end[:3])
     cuts = np.unique([below, above])

@@ -1,4 +1,4 @@
-"""Out-of-fold scores of a classifier that distinguishes two sets."""
+"""Compute out-of-fold scores with a classifier that distinguishes two sets."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ MIN_DISTINCT_FRACTION = 0.5
 
 
 def default_scorer(seed: int | None = None) -> Any:
-    """Return a forest with large leaves, which is robust to noisy labels (comparison: docs/studies/priors.md)."""
+    """Return a forest of trees with large leaves, which is robust to label noise (see docs/studies/priors.md)."""
     return ExtraTreesClassifier(n_estimators=100, min_samples_leaf=10, random_state=seed)
 
 
 def out_of_fold_scores(
     X0: Any, X1: Any, *, scorer: Any = None, folds: int = FOLDS, random_state: int | None = None
 ) -> tuple[Floats, Floats]:
-    """Return out-of-fold scores of the rows of two sets, higher for rows that look like set 0.
+    """Return an out-of-fold score for each row of two sets; rows that look like set 0 get higher scores.
 
-    Each fold is scored by a classifier that was trained on the other folds to distinguish the sets. Copies of a row
-    are in the same fold, unless more than half of the rows are copies, as in tables with few distinct values.
+    Each fold is scored by a classifier that was trained on the other folds to distinguish the sets. Duplicate rows are
+    assigned to the same fold, unless more than half of the rows are duplicates.
 
-    ``scorer`` is a scikit-learn classifier with ``decision_function`` or ``predict_proba`` (default: `default_scorer`),
-    and ``random_state`` the seed of the folds and of the default scorer.
+    ``scorer`` is a scikit-learn classifier with ``decision_function`` or ``predict_proba`` (default: `default_scorer`).
+    ``random_state`` is the seed for the folds and for the default scorer.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> rng = np.random.default_rng(0)
@@ -40,10 +40,10 @@ def out_of_fold_scores(
     """
     rows0, rows1 = read_rows(X0, "X0"), read_rows(X1, "X1")
     if rows0.shape[1] != rows1.shape[1]:
-        raise ValueError(f"X0 has {rows0.shape[1]} columns and X1 has {rows1.shape[1]}; pass the same columns.")
+        raise ValueError(f"X0 has {rows0.shape[1]} columns, but X1 has {rows1.shape[1]}; use the same columns.")
     smaller = min(len(rows0), len(rows1))
     if not 2 <= folds <= smaller:
-        raise ValueError(f"folds must be at least 2 and at most {smaller:,} (rows of the smaller set), got {folds!r}.")
+        raise ValueError(f"folds must lie between 2 and {smaller:,}, the size of the smaller set, got {folds!r}.")
     rng = np.random.default_rng(random_state)
     seed = int(rng.integers(2**31 - 1))
     model = default_scorer(seed) if scorer is None else _check_scorer(scorer)
@@ -65,13 +65,13 @@ def read_rows(X: Any, name: str) -> Floats:
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers ({error}); encode text columns first.") from error
+        raise ValueError(f"{name} must contain numbers ({error}); encode text columns first.") from error
     if rows.ndim < 2 or 0 in rows.shape:
-        raise ValueError(f"{name} must have shape (n, columns), got {rows.shape}; reshape it to rows of columns.")
+        raise ValueError(f"{name} must have shape (n, columns), got {rows.shape}; pass a non-empty table.")
     rows = rows.reshape(len(rows), -1)
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise ValueError(f"{name} has {rows[row, column]} in row {row}, column {column}; remove or impute it.")
+        raise ValueError(f"{name} has {rows[row, column]} in row {row}, column {column}; drop the row or impute it.")
     return rows
 
 
@@ -90,7 +90,7 @@ def read_scores(scores: Any, name: str) -> Floats:
 
 
 def assign_folds(X: Floats, in_set0: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return the fold of each row; folds are stratified by set, and copies of a row are in the same fold."""
+    """Return the fold of each row; folds are stratified by set, and duplicate rows are in the same fold."""
     whole = np.ascontiguousarray(X + 0.0).view(np.dtype((np.void, X.itemsize * X.shape[1]))).ravel()  # −0 becomes 0
     _, first, group = np.unique(whole, return_index=True, return_inverse=True)
     if len(first) < MIN_DISTINCT_FRACTION * len(X):

@@ -1,7 +1,7 @@
-"""Estimate the class prior of unlabeled target rows from scores.
+"""Estimate the class prior of unlabeled target rows from their scores.
 
-If the target rows are a mixture of the same two classes, the mean of any function of the scores is linear in their
-class prior: with m the mean over the target rows and m₀, m₁ the means over the two sets,
+If the target rows are a mixture of the same two classes, the mean of any function of the scores is linear in the class
+prior π. Let m be the mean over the target rows, and m₀ and m₁ the means over the two sets. Then
 
     m = ((π − θ′)·m₀ + (θ − π)·m₁)/(θ − θ′),   so   π = θ + (m − m₀)(θ′ − θ)/(m₁ − m₀).
 """
@@ -47,12 +47,12 @@ class TargetPriorEstimate:
 def estimate_target_prior(
     scores_target: Any, scores0: Any, scores1: Any, set_priors: Sequence[float], *, confidence: float = 0.95
 ) -> TargetPriorEstimate:
-    """Estimate π from the scores of unlabeled target rows and of rows of the two sets.
+    """Estimate the class prior π of unlabeled target rows from their scores and the scores of two sets.
 
     π is computed from the mean ranks of the scores, which do not depend on the scale of the scores. The interval is
-    Fieller's interval for a ratio, which is also valid for similar sets; docs/studies/priors.md shows its coverage. A
-    NotAMixtureWarning is raised if the three samples are inconsistent, and an UnidentifiedPriorsWarning if the samples
-    are consistent with any class prior.
+    Fieller's interval for a ratio, which is valid even if the sets are similar; docs/studies/priors.md reports its
+    coverage. A NotAMixtureWarning is issued if the target rows do not look like a mixture of the two classes. An
+    UnidentifiedPriorsWarning is issued if the scores are consistent with any class prior.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def estimate_target_prior(
     scores = [read_scores(values, name) for name, values in given.items()]
     for values, name in zip(scores, given, strict=True):
         if len(values) < MIN_SCORES:
-            raise ValueError(f"{name} has {len(values)} rows; pass at least {MIN_SCORES}.")
+            raise ValueError(f"{name} has {len(values)} scores; pass at least {MIN_SCORES}.")
     sizes = [len(values) for values in scores]
     ranks = np.split(stats.rankdata(np.concatenate(scores)) / sum(sizes), np.cumsum(sizes)[:2])
     means = np.array([values.mean() for values in ranks])
@@ -96,7 +96,7 @@ def estimate_target_prior(
 
 
 def _mixing(pi: float, priors: tuple[float, float]) -> Floats:
-    """Return the weights of the target, set 0 and set 1 in the target's deviation from a mixture with class prior π."""
+    """Return weights of the target, set 0 and set 1; the weighted mean score is 0 for a mixture with class prior π."""
     theta, theta_prime = priors
     return np.array([1.0, (theta_prime - pi) / (theta - theta_prime), (pi - theta) / (theta - theta_prime)])
 
@@ -104,10 +104,10 @@ def _mixing(pi: float, priors: tuple[float, float]) -> Floats:
 def _fieller(
     pi: float, slope: float, variances: Floats, priors: tuple[float, float], quantile: float
 ) -> tuple[float, float]:
-    """Return the priors for which the deviation of the means is within ``quantile`` standard errors.
+    """Return the interval of priors for which the weighted mean is within ``quantile`` standard errors of 0.
 
-    The deviation at π + x is x·slope, and its variance is quadratic in x. The ends of the interval are therefore roots
-    of a quadratic equation, or infinite if the interval is unbounded.
+    At prior π + x, the weighted mean is −x·slope, and its variance is quadratic in x. The ends of the interval are
+    therefore roots of a quadratic equation, or infinite if the interval is unbounded.
     """
     weights, step = _mixing(pi, priors), _mixing(pi + 1, priors) - _mixing(pi, priors)
     a = slope**2 - quantile**2 * float(step**2 @ variances)
@@ -120,9 +120,9 @@ def _fieller(
 
 
 def _misfit(scores: list[Floats], pi: float, priors: tuple[float, float]) -> float:
-    """Return the p-value of a χ² test on binned scores that the target is a mixture with class prior π.
+    """Return the p-value of a χ² test of whether the binned target scores are a mixture with class prior π.
 
-    No degree of freedom is subtracted for the estimated π, which makes the test conservative.
+    The degrees of freedom are not reduced for the estimated π, which makes the test conservative.
     """
     bins = int(np.clip(min(map(len, scores)) // MIN_ROWS_PER_BIN, 2, MAX_BINS))
     pooled = np.concatenate(scores)
@@ -141,8 +141,8 @@ def _misfit(scores: list[Floats], pi: float, priors: tuple[float, float]) -> flo
 def _warn_if_unreliable(pi: float, error: float, unbounded: bool, p_value: float) -> None:
     if unbounded:
         warnings.warn(
-            "the scores of the two sets are so similar that any class prior of the target rows is possible; use sets "
-            "whose class priors differ more, more rows or a better model, or label a sample of target rows.",
+            "the scores of the two sets are so similar that any class prior of the target rows is possible. Use sets "
+            "whose class priors differ more, use more rows or a better model, or label a sample of target rows.",
             UnidentifiedPriorsWarning,
             stacklevel=3,
         )
@@ -154,7 +154,7 @@ def _warn_if_unreliable(pi: float, error: float, unbounded: bool, p_value: float
         reason = f"the estimated class prior is {pi:.3f} with a standard error of {error:.3f}"
     if reason is not None:
         warnings.warn(
-            f"the target rows are not a mixture of the classes of the two sets: {reason}. The classes may have "
+            f"the target rows do not look like a mixture of the two classes: {reason}. The classes may have "
             "shifted, the model may have been trained on these rows, or set_priors may be wrong; label a sample of "
             "target rows.",
             NotAMixtureWarning,

@@ -1,8 +1,8 @@
 """Estimate the class priors of two sets from their unlabeled rows.
 
-The estimate assumes that some rows can only be positive and some only negative (mutual irreducibility, see `mixture`),
-which unlabeled rows cannot prove. The result has three parts: the estimate; an interval that covers sampling noise if
-the classes separate in the tails; and bounds that hold for any classes.
+The estimate assumes that some rows can only be positive and others only negative (mutual irreducibility, see
+`mixture`). Unlabeled rows cannot prove this assumption. The result contains an estimate, an interval that is valid if
+the tails of the scores are nearly pure, and bounds that are valid for any classes.
 """
 
 import math
@@ -27,7 +27,7 @@ MAX_INTERVAL_WIDTH = 0.2  # width of an interval above which a warning is raised
 
 
 class Bounds(NamedTuple):
-    """Bounds that hold for any two classes, each with the given confidence, because κ can only be overestimated."""
+    """Bounds on the class priors that are valid for any two classes, each with the given confidence."""
 
     higher_prior_at_least: float  # lower bound on the higher prior: 1 − κ(P₁ | P₀)
     lower_prior_at_most: float  # upper bound on the lower prior: κ(P₀ | P₁)
@@ -54,12 +54,12 @@ class SetPriorsEstimate:
     class_auc: float  # AUC between the classes at the estimated priors: ½ + (set_auc − ½)/(θ − θ′)
     class_auc_at_least: float  # AUC between the classes at the largest difference of the priors within the intervals
     bins: tuple[BestBin, BestBin]
-    """The most negative and the most positive tail; the thresholds of the negative tail apply to negated scores."""
+    """The tail of negatives, with thresholds for negated scores, and the tail of positives."""
     concern: str | None  # why the data do not identify the priors; None if no problem was found
 
     @property
     def identified(self) -> bool:
-        """Whether no problem was found; this does not prove that the assumption is correct."""
+        """True if no problem was found, which does not prove that the assumption is correct."""
         return self.concern is None
 
 
@@ -74,10 +74,10 @@ def estimate_set_priors(
     replicates: int = REPLICATES,
     random_state: int | None = None,
 ) -> SetPriorsEstimate:
-    """Estimate (θ, θ′) from the rows of two unlabeled sets.
+    """Estimate the class priors (θ, θ′) of two unlabeled sets from their rows.
 
-    A classifier that distinguishes the sets computes out-of-fold scores of the rows (`out_of_fold_scores`). If the data
-    do not identify the priors, an UnidentifiedPriorsWarning reports the bounds.
+    The estimate uses out-of-fold scores of a classifier that is trained to distinguish the sets. If the data do not
+    identify the priors, an UnidentifiedPriorsWarning reports the bounds.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def estimate_set_priors(
     folds, random_state
         See `out_of_fold_scores`.
     confidence : float
-        Confidence level of intervals and bounds.
+        Confidence level of the intervals and bounds.
     replicates : int
         Number of bootstrap resamples.
 
@@ -120,12 +120,12 @@ def estimate_set_priors_from_scores(
     replicates: int = REPLICATES,
     random_state: int | None = None,
 ) -> SetPriorsEstimate:
-    """Estimate (θ, θ′) from scores of any classifier on rows that it was not trained on.
+    """Estimate the class priors (θ, θ′) from the scores of a classifier on rows that it was not trained on.
 
-    Scores must be higher for rows that look like the set with the higher prior. Scores of training rows exaggerate the
-    difference between the priors. The bootstrap interval extends from the ratio on the tails to the extrapolated ratio,
-    to cover the bias of impure tails; docs/studies/priors.md shows the measured coverage. See `estimate_set_priors` for
-    the other parameters.
+    Scores must be higher for rows that look like the set with the higher prior. Scores of training rows would
+    exaggerate the difference between the priors. The bootstrap interval extends from the ratio in the tail to an
+    extrapolated ratio, which accounts for the bias of impure tails. The page docs/studies/priors.md reports the
+    measured coverage. See `estimate_set_priors` for the other parameters.
 
     >>> rng = np.random.default_rng(0)
     >>> def draw(n, prior):
@@ -139,8 +139,8 @@ def estimate_set_priors_from_scores(
     auc, error = _auc(scores[higher_prior_set], scores[1 - higher_prior_set])
     if auc < 0.5 - 3 * error:
         raise ValueError(
-            f"the scores are lower in set {higher_prior_set}, given as the set with the higher prior, than in set "
-            f"{1 - higher_prior_set} (AUC {auc:.3f}); pass the negated scores, or "
+            f"set {higher_prior_set} was given as the set with the higher prior, but its scores are lower than "
+            f"in set {1 - higher_prior_set} (AUC {auc:.3f}); negate the scores, or pass "
             f"higher_prior_set={1 - higher_prior_set}."
         )
     return _estimate(*scores, higher_prior_set, confidence, replicates, random_state)
@@ -151,12 +151,12 @@ def _check_arguments(n: int, n_prime: int, higher_prior_set: int, confidence: fl
         raise ValueError(f"higher_prior_set must be 0 or 1, got {higher_prior_set!r}.")
     check_confidence(confidence)
     if replicates < 100:
-        raise ValueError(f"replicates must be at least 100 for an interval, got {replicates!r}.")
+        raise ValueError(f"replicates must be at least 100, got {replicates!r}.")
     for which, size in enumerate((n, n_prime)):
         if size < MIN_ROWS_PER_SET:
             raise ValueError(
-                f"set {which} has {size} rows; an estimate from unlabeled rows needs at least {MIN_ROWS_PER_SET} per "
-                "set. Label some rows of each set instead and use priors_from_labels."
+                f"set {which} has {size} rows, but estimating priors from unlabeled rows requires at least "
+                f"{MIN_ROWS_PER_SET} rows per set. Label some rows of each set, and use priors_from_labels instead."
             )
 
 
@@ -190,12 +190,12 @@ def _estimate(
     concern = _find_problem(auc, error, class_auc_at_least, intervals, higher_prior_set)
     if concern is not None:
         concern = (
-            f"the two sets do not identify their class priors: {concern}. Bounds with {100 * confidence:g}% confidence "
-            f"each, if set {higher_prior_set} has the higher prior: set {higher_prior_set} is at least "
-            f"{100 * bounds.higher_prior_at_least:.0f}% positive, set {1 - higher_prior_set} at most "
-            f"{100 * bounds.lower_prior_at_most:.0f}%, the difference at least {100 * bounds.gap_at_least:.0f} points. "
-            "The ranking of rows does not depend on the priors. Label a small sample of each set "
-            "(priors_from_labels), or take the priors from records."
+            f"the two sets do not identify their class priors: {concern}. If set {higher_prior_set} has the higher "
+            f"prior, these bounds each hold with {100 * confidence:g}% confidence: set {higher_prior_set} is at least "
+            f"{100 * bounds.higher_prior_at_least:.0f}% positive, set {1 - higher_prior_set} is at most "
+            f"{100 * bounds.lower_prior_at_most:.0f}% positive, and the priors differ by at least "
+            f"{100 * bounds.gap_at_least:.0f} points. The ranking of rows does not depend on the priors. Label a small "
+            "sample of each set (priors_from_labels), or take the priors from another source."
         )
         warnings.warn(concern, UnidentifiedPriorsWarning, stacklevel=3)
     return SetPriorsEstimate(
@@ -221,7 +221,7 @@ def _interval(lowest: Floats, highest: Floats, value: float, tail: float) -> Int
 
 
 def _class_auc(set_auc: float, gap: float) -> float:
-    """Return the AUC between the classes, at most 1, for an AUC between sets whose priors differ by ``gap``."""
+    """Convert the AUC between two sets whose priors differ by ``gap`` to the AUC between the classes (at most 1)."""
     return 0.5 + min(0.5, max(0.0, set_auc - 0.5) / gap) if gap > 0 else 1.0
 
 
@@ -233,16 +233,16 @@ def _gap(kappa_10: Floats, kappa_01: Floats) -> Floats:
 def _find_problem(
     auc: float, error: float, class_auc_at_least: float, intervals: tuple[Interval, Interval], higher_prior_set: int
 ) -> str | None:
-    """Return why the priors are not identified, or None if no problem was found."""
+    """Return the reason that the priors are not identified, or None if no problem was found."""
     if auc < 0.5 + CHANCE_ERRORS * error:
         return f"the rows of the two sets cannot be distinguished (AUC {auc:.3f}, chance is 0.5)"
     if class_auc_at_least < MIN_CLASS_AUC:
         return (
             f"the classes overlap so much (the AUC between them may be as low as {class_auc_at_least:.2f}) that even "
-            "the purest rows may be mixed"
+            "the purest tail may contain rows of both classes"
         )
     width = max(interval.width for interval in intervals)
     if width > MAX_INTERVAL_WIDTH:
         which = higher_prior_set if intervals[0].width == width else 1 - higher_prior_set
-        return f"the interval for set {which} is {100 * width:.0f} points wide (too few rows, or similar sets)"
+        return f"the interval for set {which} is {100 * width:.0f} points wide (too few rows, or sets too similar)"
     return None

@@ -27,7 +27,6 @@ MAX_BARS = 12
 """Maximum number of columns in the importance chart; its table lists all columns."""
 MAX_LABEL_WIDTH = 40
 """Maximum length of a column name in a chart, in characters."""
-ABOVE_ONE = "Unbiased estimates can exceed 100%; intervals cannot."
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -291,8 +290,6 @@ def _epoch_chart(
     caption = title if stride == 1 else f"{title}, every {stride} epochs and important epochs"
     if not percents and y.low < 0:
         note += " The shaded area is below zero; a true risk is never negative."
-    if percents and max(known) > 1:
-        note += f" {ABOVE_ONE}"
     return Chart(
         id_,
         title,
@@ -371,8 +368,6 @@ def target_chart(facts: FitFacts) -> Chart | None:
         LegendEntry("always predicting the majority class", "quiet thin dotted"),
     ]
     note = "Do not use the model where the solid line is not above the dotted line."
-    if max(value for _, value in values) > 1:
-        note += f" {ABOVE_ONE}"
     axes = x, "target prior (fraction of positives)", y, "accuracy"
     table = HtmlTable(title, head, rows)
     return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers)
@@ -396,8 +391,6 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
     note = "For each row, a model was trained and evaluated with this prior changed and the other priors unchanged."
-    if any(row.accuracy.value > 1 for row in errors):
-        note += f" {ABOVE_ONE}"
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
     text, x_label = description, "estimated accuracy"
     return Chart(id_, title, note, text, legend, table, x, x_label, rows=rows, left=96, markers=markers)

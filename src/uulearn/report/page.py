@@ -11,6 +11,7 @@ from markupsafe import Markup
 from uulearn import exceptions
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
+from uulearn.app.summary import describe_shortage, describe_verdict
 from uulearn.report import charts
 from uulearn.report.html import HtmlTable, name, render_page
 from uulearn.report.training import TrainingCurves
@@ -18,8 +19,6 @@ from uulearn.storage import write_atomically
 from uulearn.training.history import History
 
 TITLE = "Report on a classifier trained from two unlabeled sets"
-WIDE_INTERVAL = 0.2
-"""Width above which an interval gives little information about the accuracy."""
 MAX_UNUSED_COLUMNS = 10
 """Maximum number of unused columns listed in the text; the table has all columns."""
 SHOWN_SETTINGS = {
@@ -79,7 +78,8 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         facts=facts,
         accuracy=facts.evaluation.accuracy,
         headline=accuracy_range(facts.evaluation.accuracy),
-        wide_interval=WIDE_INTERVAL,
+        verdict=describe_verdict(facts),
+        shortage=describe_shortage(facts),
         labels_monitored=history.labels_used,
         warnings=[_shown_warning(warning) for warning in facts.warnings],
         metrics=_metrics(facts),

@@ -74,8 +74,8 @@ class TrainingCurves:
 
     @property
     def accuracy(self) -> Values:
-        """Accuracy estimated on held-out rows: one minus the zero-one risk."""
-        return tuple(None if error is None else 1 - error for error in self["validation_zero_one"])
+        """Accuracy estimated on held-out rows: one minus the zero-one risk, clipped to [0, 1]."""
+        return tuple(None if error is None else min(max(1 - error, 0.0), 1.0) for error in self["validation_zero_one"])
 
 
 def _finite(value: object, name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Check the four conclusions of the paper's Section 4 (see the template) with the runs in a store."""
+"""Check the four conclusions of Section 4 of the paper (see ``conclusions.md.jinja``) against the stored runs."""
 
 import itertools
 import math
@@ -21,13 +21,13 @@ Lines = list[list[str]]
 COMPARED_METHODS = {
     slope_column(FIXED_SLOPE).name if name == "leaky_relu" else name: label for name, label in METHOD_NAMES.items()
 }
-"""The compared columns and their names; the leaky ReLU has λ = −0.1."""
+"""Names of the compared methods, by table column; the leaky ReLU uses λ = −0.1."""
 UNCORRECTED, CORRECTED = tuple(COMPARED_METHODS)[:2], tuple(COMPARED_METHODS)[2:]
 MODEL_GROUPS = {"linear": "linear models (Table 2)", "mlp": "MLP (Table 3)", "resnet32": "ResNet-32 (Table 3)"}
 
 
 class Contest(NamedTuple):
-    """Two methods on one row: the mean difference of their accuracies in points, and the paired t-test."""
+    """Comparison of two methods on one table row: the difference in mean accuracy, and a paired t-test."""
 
     model: str
     corrected: str
@@ -35,11 +35,11 @@ class Contest(NamedTuple):
     difference: float
     p: float | None
     verdict: str
-    """``better``, ``worse`` or ``even`` at the 5% level; ``not tested`` with fewer than three trials."""
+    """Result of the t-test at the 5% level, or ``not tested`` if there are fewer than three trials."""
 
 
 def contests(cells: CellsByModel) -> list[Contest]:
-    """Compare every corrected method with every uncorrected method, on each row with runs of both methods."""
+    """Compare every corrected method with every uncorrected method on each row that has runs of both methods."""
     found = []
     for model, own in cells.items():
         trials = {(cell.row, cell.column.name): cell.trials for cell in own}
@@ -56,7 +56,7 @@ def contests(cells: CellsByModel) -> list[Contest]:
 
 
 def drops_by_priors(cells: CellsByModel) -> dict[tuple[str, str, str], dict[tuple[float, float], float]]:
-    """Return the mean drop for each pair of priors (largest gap first), keyed by (model, dataset, method)."""
+    """Return the mean accuracy drop per pair of priors (largest gap first), keyed by (model, dataset, method)."""
     found: dict[tuple[str, str, str], dict[tuple[float, float], float]] = {}
     for model, own in cells.items():
         for cell in sorted((cell for cell in own if cell.column.name in COMPARED_METHODS), key=_reading_order):
@@ -72,19 +72,19 @@ def _reading_order(cell: ResultCell) -> tuple[int, int, float]:
 
 
 class CoOccurrence(NamedTuple):
-    """Number of runs with a negative training risk and a rising test error, and the rank correlation of the epochs."""
+    """Co-occurrence of negative training risks and rising test errors, and the rank correlation of their epochs."""
 
     both: int
     only_negative: int
     only_turns: int
     neither: int
     together: float
-    """Fraction of the runs in which both events or neither event occurred."""
+    """Fraction of runs in which either both events or neither event occurred."""
     spearman: float | None
 
 
 def co_occurrence(records: Sequence[Record]) -> CoOccurrence:
-    """Count negative risks and rising test errors; Spearman's correlation uses the runs in which both occur."""
+    """Count the runs with a negative risk and a rising test error, and correlate the epochs of these two events."""
     curves = [record["curves"] for record in records]
     events = [(first_negative_epoch(curve["unbiased"]), turning_epoch(curve["test_accuracy"])) for curve in curves]
     tally = Counter((negative is not None, turn is not None) for negative, turn in events)
@@ -98,7 +98,7 @@ def co_occurrence(records: Sequence[Record]) -> CoOccurrence:
 
 
 class RegularizedRun(NamedTuple):
-    """One run of Figure 3: test risk and accuracy (in percent) at the best and at the last epoch."""
+    """One run in Figure 3: its lowest and last test risk, and its best and last test accuracy in percent."""
 
     name: str
     lowest_risk: float
@@ -108,7 +108,7 @@ class RegularizedRun(NamedTuple):
 
 
 def regularized_runs(records: Iterable[Record], entry: str) -> list[RegularizedRun]:
-    """Return the runs of one panel of Figure 3, by increasing regularization; ``entry`` is ``dropout`` or ``l2``."""
+    """Return the runs in a panel of Figure 3, sorted by regularization; ``entry`` is ``dropout`` or ``l2``."""
     found = []
     for record in sorted(records, key=lambda record: record["configuration"][entry]):
         curves = {n: [v for v in values if math.isfinite(v)] for n, values in record["curves"].items()}
@@ -126,7 +126,7 @@ def to_markdown(
     decay: Sequence[Record] = (),
     caveat: str = "",
 ) -> str:
-    """Render the page; ``cells`` and ``records`` (full runs) come from the tables, the other runs from Figure 3.
+    """Render the page from the runs of the tables (``cells``, ``records``) and of Figure 3 (``dropout``, ``decay``).
 
     ``caveat`` is added to the title if the runs do not use the paper's setting.
     """
@@ -165,7 +165,7 @@ def _drop_lines(drops: Mapping[tuple[str, str, str], Mapping[tuple[float, float]
 
 
 def _groups(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
-    """Yield runs by method and by model; only one λ of the leaky ReLU is used, so each method counts once."""
+    """Yield the runs grouped by method and by model; the leaky ReLU is included with only one λ."""
     records = [r for r in records if r["configuration"]["slope"] in (None, FIXED_SLOPE)]
     yield "all methods, all models", records
     for method, name in METHOD_NAMES.items():

@@ -1,7 +1,7 @@
-"""Define the paper's experiments: the configuration of every run of every table and figure.
+"""Define the paper's experiments: the configuration of each run in each table and figure.
 
-A configuration is a plain dict that defines one run and is its key in `uulearn.reproduction.store`. Settings follow
-Appendix C (tables), B (Figure 1) and D (Figure 3). Comments explain choices that the paper does not specify.
+A configuration is a plain dict that defines one run and identifies it in `uulearn.reproduction.store`. The settings are
+from Appendices C (tables), B (Figure 1) and D (Figure 3). Comments explain settings that the paper does not specify.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,20 @@ DATASET_NAMES = {
 }  # fmt: skip
 DATASETS = tuple(DATASET_NAMES)
 PAPER_TARGET_PRIORS = {"mnist": 0.4926, "fashion_mnist": 0.4, "kmnist": 0.3, "cifar10": 0.6}
-"""π of each dataset: the class prior of its test data, checked when it is loaded."""
+"""Class prior π of the test data of each dataset; it is checked before training."""
 PAPER_SET_PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
-"""(θ, θ′) of the rows of both tables. Section 4 also names (0.9, 0.1), which the tables do not use."""
+"""Set priors (θ, θ′) in Tables 2 and 3. Section 4 also mentions (0.9, 0.1), but neither table contains it."""
 
 BASELINES = ("biased", "unbiased")
 RELU, ABS = 0.0, -1.0
-"""Slope λ of each method that has its own name."""
+"""Slope λ of UU-ReLU and UU-ABS, which are special cases of the generalized leaky ReLU."""
 PAPER_SLOPES = (-0.01, -0.03, -0.1, -0.3)
-"""Values of λ for the leaky ReLU. The paper's "from −0.01 to 1" must mean |λ|, as λ > 0 corrects nothing."""
+"""Values of λ for the leaky ReLU. The paper's "from −0.01 to 1" must mean |λ|: λ > 0 leaves negative risks negative."""
 FIXED_SLOPE = -0.1
 """Default λ."""
 QUICK_SLOPES = (-0.01, FIXED_SLOPE)
 SELECTION_HOLD_OUT = 0.09
-"""Fraction of each set held out in the runs that choose λ; see `uulearn.reproduction.sampling.hold_out`."""
+"""Fraction of each set that is held out to choose λ; see `uulearn.reproduction.sampling.hold_out`."""
 
 PAPER_TRIALS, PAPER_EPOCHS, MOMENTUM = 5, 200, 0.9
 APPENDIX_C: Configuration = {
@@ -40,7 +40,7 @@ CONVOLUTIONAL = ("allconvnet", "resnet32")
 CONVOLUTIONAL_TRIALS = QUICK_TRIALS = 2
 QUICK_DENSE = {"sizes": [600, 600], "batch_size": 200, "epochs": 10, "test_rows": 1_000}
 QUICK_CONVOLUTIONAL = {"sizes": [20, 20], "batch_size": 20, "epochs": 2, "test_rows": 100}
-"""Configuration entries that replace the paper's entries in the quick version."""
+"""Configuration entries that replace the paper's settings in the quick version."""
 
 RESNET_LR = 3e-5
 """Learning rate of ResNet-32 in Table 3: Appendix C says 5e-3, but Appendix B says 3e-5 for this network."""
@@ -73,10 +73,10 @@ FIGURE3_DROPOUTS, FIGURE3_DECAYS = (0.0, 0.2, 0.4, 0.6, 0.8), (5e-4, 5e-3, 5e-2,
 
 @dataclass(frozen=True)
 class Request:
-    """Which part of the experiments to run.
+    """Selection of the experiments to run.
 
-    The default is 5 trials (seeds) with 200 epochs, as in the paper, but 2 trials for convolutional networks and in the
-    quick version. With ``selection``, λ is chosen without labels, which needs more runs; otherwise it is −0.1.
+    The default is 5 trials (seeds) of 200 epochs, as in the paper. Convolutional networks and the quick version have 2
+    trials. With ``selection``, λ is chosen without labels, which requires additional runs; otherwise, λ is −0.1.
     """
 
     datasets: Sequence[str] = DATASETS
@@ -93,18 +93,18 @@ class Request:
         object.__setattr__(self, "datasets", tuple(name for name in DATASETS if name in names))
 
     def trials_of(self, model: str) -> int:
-        """Return the number of trials of each cell with this model."""
+        """Return the number of trials per table cell for a model."""
         default = CONVOLUTIONAL_TRIALS if model in CONVOLUTIONAL else PAPER_TRIALS
         return self.trials or (QUICK_TRIALS if self.quick else default)
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether the runs use the paper's setting, so that the results can be compared with the paper."""
+        """Whether the runs use the paper's setting, so that their results are comparable with the paper."""
         return not self.quick and self.epochs in (None, PAPER_EPOCHS)
 
 
 def method_of(slope: float) -> tuple[str, float | None]:
-    """Return the method with this slope λ, and the value of ``slope`` in its configuration.
+    """Return the name of the method with slope λ, and the value of ``slope`` in its configuration.
 
     >>> method_of(0), method_of(-0.1), method_of(-1)
     (('relu', None), ('leaky_relu', -0.1), ('abs', None))
@@ -121,7 +121,7 @@ def configuration(
     seed: int,
     **settings: Any,
 ) -> Configuration:
-    """Return the configuration of one run; ``settings`` are ``lr``, ``l2`` and entries that differ from Appendix C."""
+    """Return the configuration of one run; ``settings`` contains ``lr``, ``l2`` and overrides of Appendix C."""
     own = {"dataset": dataset, "model": model, "method": method[0], "slope": method[1], "seed": seed}
     priors = {"set_priors": list(set_priors), "target_prior": PAPER_TARGET_PRIORS[dataset]}
     run: Configuration = APPENDIX_C | own | priors | settings
@@ -133,7 +133,7 @@ def configuration(
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A row of a table: a dataset and the class priors of its two unlabeled sets."""
+    """A table row: a dataset and the class priors of its two unlabeled sets."""
 
     dataset: str
     set_priors: tuple[float, float]
@@ -145,45 +145,45 @@ class ResultRow:
 
     @property
     def priors_label(self) -> str:
-        """Both priors, as the paper writes them."""
+        """The two set priors as text, such as ``0.8, 0.2``."""
         return f"{self.set_priors[0]:g}, {self.set_priors[1]:g}"
 
     @property
     def label(self) -> str:
-        """Dataset and priors, such as ``MNIST (0.8, 0.2)``."""
+        """Dataset and set priors as text, such as ``MNIST (0.8, 0.2)``."""
         return f"{self.dataset_label} ({self.priors_label})"
 
 
 @dataclass(frozen=True)
 class TableRow(ResultRow):
-    """One row of Table 2 or 3, with the configurations of every method and trial."""
+    """A row of Table 2 or Table 3, and the configurations of all its runs."""
 
     table: str
     request: Request = field(repr=False)
 
     @property
     def model(self) -> str:
-        """The model of the row."""
+        """Name of the model that is trained for this row."""
         return TABLE_MODELS[self.table][self.dataset]
 
     @property
     def seeds(self) -> range:
-        """One seed per trial."""
+        """Seeds of the trials."""
         return range(self.request.trials_of(self.model))
 
     @property
     def slopes(self) -> tuple[float, ...]:
-        """All values of λ to run; convolutional networks train slowly and use only ReLU, ABS and one other λ."""
+        """Values of λ to run. Convolutional networks train slowly, so they use only ReLU, ABS and one other λ."""
         dense = QUICK_SLOPES if self.request.quick else PAPER_SLOPES
         return (RELU, *((FIXED_SLOPE,) if self.model in CONVOLUTIONAL else dense), ABS)
 
     @property
     def candidates(self) -> tuple[float, ...]:
-        """The values of λ to choose from without labels; empty if λ is fixed."""
+        """Candidate values of λ if λ is chosen without labels; empty if λ is fixed."""
         return self.slopes[1:] if self.request.selection and self.model not in CONVOLUTIONAL else ()
 
     def run(self, method: str | float, seed: int, held_out: float = 0.0) -> Configuration:
-        """Return the configuration of a method, which is specified by its name or its λ."""
+        """Return the configuration of one run; ``method`` is the name of the method or its λ."""
         named = (method, None) if isinstance(method, str) else method_of(method)
         lr, l2 = LR_AND_L2[self.model, self.dataset]
         return configuration(
@@ -191,14 +191,14 @@ class TableRow(ResultRow):
         )
 
     def trial(self, seed: int) -> list[Configuration]:
-        """Return the configurations of one trial: all methods and, to choose λ, runs with held-out rows."""
+        """Return the configurations of one trial: one per method, and one with held-out rows per candidate λ."""
         methods: list[str | float] = [*BASELINES, *self.slopes]
         full = [self.run(method, seed) for method in methods]
         return full + [self.run(slope, seed, SELECTION_HOLD_OUT) for slope in self.candidates]
 
 
 def table_rows(table: str, request: Request) -> list[TableRow]:
-    """Return the rows of a table in the paper's order."""
+    """Return the rows of a table in the same order as in the paper."""
     return [TableRow(dataset, priors, table, request) for dataset in request.datasets for priors in PAPER_SET_PRIORS]
 
 
@@ -214,7 +214,7 @@ def figure1_panels(request: Request) -> dict[str, Configuration]:
 
 
 def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configuration]]:
-    """Return the configurations for Figure 3: one per dropout rate (left) and one per weight decay (right)."""
+    """Return the configurations for Figure 3: one per dropout rate (left panel), one per weight decay (right panel)."""
     shared = request, "mnist", "mlp", ("unbiased", None), FIGURE_SET_PRIORS, 0
     left = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=rate, l2=1e-4) for rate in FIGURE3_DROPOUTS]
     right = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=0.2, l2=l2) for l2 in FIGURE3_DECAYS]
@@ -235,11 +235,11 @@ VARIANTS: dict[str, Callable[[Configuration], Configuration]] = {
     "Glorot": lambda run: {"initialiser": "glorot_uniform"},  # spelling of the stored records; vocabulary: ok
     "normalization": lambda run: {"norm_momentum": 0.1},
 }
-"""Interpretations of the paper that the tables might be based on, by the entry that each changes; the template
-``variants.md.jinja`` explains them."""
+"""Other interpretations of the paper's settings. Each function returns the configuration entries that the variant
+changes. The template ``variants.md.jinja`` explains the variants."""
 VARIANT_METHODS: tuple[str | float, ...] = ("unbiased", ABS, RELU, -0.01, FIXED_SLOPE)
 SHORT_OF_ROWS = ("kmnist", "cifar10")
-"""Datasets in which a class has fewer rows than one set needs."""
+"""Datasets with a class that has fewer rows than one set requires."""
 VARIANT_TRIALS = 3
 ONLY_RESNET = ("lr 5e-3", "batch 500", "normalization")
 RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] = {
@@ -251,17 +251,17 @@ RESNET_VARIANTS: dict[str, dict[tuple[float, float], tuple[str | float, ...]]] =
     "no L2": {(0.7, 0.3): ("unbiased", ABS), (0.6, 0.4): ("unbiased", FIXED_SLOPE)},
     "normalization": {(0.6, 0.4): (FIXED_SLOPE,)},
 }
-"""Only the cells that disagree with the paper, with one trial each: a ResNet-32 run takes more than a minute."""
+"""ResNet-32 methods to run per variant. Runs are slow, so only cells that disagree with the paper are included."""
 
 
 def variant_run(row: TableRow, variant: str, method: str | float, seed: int) -> Configuration:
-    """Return the configuration of a method under one of the `VARIANTS`; "as printed" is the run of the table."""
+    """Return the configuration of a method for one of the `VARIANTS`; "as printed" changes nothing."""
     run = row.run(method, seed)
     return run | VARIANTS[variant](run)
 
 
 def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
-    """Return the methods for which a variant is run in a row; empty if the variant does not apply."""
+    """Return the methods to run for a variant and a table row; empty if the variant does not apply to the row."""
     if row.model in CONVOLUTIONAL:
         return RESNET_VARIANTS.get(variant, {}).get(row.set_priors, ())
     special = {"shortened": row.dataset in SHORT_OF_ROWS, "Glorot": row.model == "mlp"}
@@ -269,13 +269,13 @@ def variant_methods(variant: str, row: TableRow) -> tuple[str | float, ...]:
 
 
 def variant_rows(variant: str, request: Request) -> list[TableRow]:
-    """Return the rows of Table 3, and of Table 2 on CIFAR-10, to which a variant applies; others agree as printed."""
+    """Return the rows to which a variant applies: rows of Table 3, and CIFAR-10 rows of Table 2."""
     rows = table_rows("table3", request) + [row for row in table_rows("table2", request) if row.dataset == "cifar10"]
     return [row for row in rows if variant_methods(variant, row)]
 
 
 def variant_seeds(variant: str, row: TableRow) -> range:
-    """Return the seeds of the trials of a variant."""
+    """Return the seeds to run for a variant and a table row."""
     once = row.model in CONVOLUTIONAL and variant != "as printed"
     return row.seeds[: 1 if once else VARIANT_TRIALS]
 
@@ -302,10 +302,10 @@ EXPERIMENTS: dict[str, Callable[[Request], list[Configuration]]] = {
     "figure3": lambda request: [r for c in figure3_curves(request) for r in c if r["dataset"] in request.datasets],
     "variants": _variant_runs,
 }
-"""The configurations of each target; Figure 2 shows functions and needs no runs."""
+"""Function that returns the configurations of each target. Figure 2 shows correction functions and needs no runs."""
 TARGETS = tuple(EXPERIMENTS)
 STUDIES = ("variants",)
-"""Targets that are not in the paper."""
+"""Additional targets that do not appear in the paper."""
 
 
 def runs_of(targets: Sequence[str], request: Request) -> list[Configuration]:

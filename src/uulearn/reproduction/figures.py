@@ -1,4 +1,4 @@
-"""Draw the paper's figures from finished runs without ``pyplot``; identical records give identical SVG files."""
+"""Draw the paper's figures from finished runs. Identical records result in identical SVG files."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from uulearn.storage import write_atomically
 
 RISK, ERROR, QUIET = "#2471a3", "#1e8449", "#57606a"
 MAX_LINEAR_RISK = 10.0
-"""Absolute risk above which a panel gets a symmetric logarithmic axis."""
+"""Absolute risk above which a panel uses a symmetric logarithmic axis."""
 LEGEND = ("training risk", "training risk goes negative", "test error", "test error turns around")
 PANELS = {
     f"{dataset}-{model}-{loss}": f"{DATASET_NAMES[dataset]}, {MODEL_NAMES[model]}, {loss} loss"
@@ -28,7 +28,7 @@ PANELS = {
 
 
 def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """Draw Figure 1 (negative training risk and overfitting occur together); missing panels say "not run yet"."""
+    """Draw Figure 1, which shows training risks and test errors; panels without a run are labeled "not run yet"."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
     axes = figure.subplots(2, 4)
     handles: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
 
 
 def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> list[Any]:
-    """Draw the training risk (left axis), the test error (right axis), and dashed lines at their turning points."""
+    """Plot the training risk (left axis) and the test error (right axis), and mark their turning points."""
     curves = record["curves"]
     lines = axis.plot(range(1, len(curves["unbiased"]) + 1), curves["unbiased"], color=RISK, lw=1.6, label=LEGEND[0])
     axis.axhline(0, color="black", lw=0.6)
@@ -71,7 +71,7 @@ def _draw_overfitting(axis: Any, record: Record, left: bool, right: bool) -> lis
 
 
 def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
-    """Draw Figure 2: the identity (no correction) and correction functions of the family of Definition 1."""
+    """Draw Figure 2: the identity (no correction) and several correction functions that satisfy Definition 1."""
     figure = Figure(figsize=(8.2, 4.6), layout="constrained")
     axis = figure.subplots()
     below, above = (torch.linspace(*ends, 201, dtype=torch.float64) for ends in ((-2, 0), (0, 2)))
@@ -100,7 +100,7 @@ def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
 
 
 def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> Figure:
-    """Draw Figure 3: the unbiased method with dropout on the left and weight decay on the right."""
+    """Draw Figure 3: the unbiased method with dropout (left panel) and with weight decay (right panel)."""
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw_settings(left, dropout_records, "dropout", "dropout")
@@ -135,7 +135,7 @@ def _draw_settings(axis: Any, records: Sequence[Record], entry: str, title: str)
 
 
 def _compress_large_risks(axis: Any, curves: Sequence[Sequence[float]]) -> None:
-    """Use a symmetric logarithmic axis if a risk is outside [−10, 10], as the unbiased risk can be."""
+    """Use a symmetric logarithmic axis if any risk is outside [−10, 10]."""
     finite = [value for curve in curves for value in curve if math.isfinite(value)]
     if not finite or max(map(abs, finite)) <= MAX_LINEAR_RISK:
         return

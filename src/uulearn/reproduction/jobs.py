@@ -12,38 +12,38 @@ SHARED_ENTRIES = (
     "dataset", "model", "loss", "optimizer", "momentum", "batch_size", "epochs", "sizes", "held_out", "test_rows",
     "sampling", "initialiser", "norm_momentum",  # vocabulary: ok
 )  # fmt: skip
-"""Entries of the configuration that all runs of a batched job must share."""
+"""Configuration entries that must be the same for all runs of a batched job."""
 SAME_SETS = ("set_priors", "seed")
-"""Additional entries that runs on the CPU must share, because large jobs are not much faster on the CPU."""
+"""Entries that must also be the same in a CPU job, because large jobs are not much faster on the CPU."""
 MAX_BATCHED_RUNS = 150
 """Maximum number of runs in one job on CUDA."""
 EPOCH_COSTS = {"linear": 1.0, "mlp": 7.0, "resnet32": 1_800.0, "allconvnet": 2_700.0}
-"""Approximate relative duration of an epoch, used to estimate the remaining time."""
+"""Approximate relative training time of each model, used to estimate the remaining time."""
 
 
 @dataclass(frozen=True)
 class ExperimentJob:
-    """A job: runs that are trained together (many runs of a dense model, or one run of a convolutional model)."""
+    """Runs that are trained together: many runs of a dense model, or one run of a convolutional model."""
 
     configurations: tuple[Configuration, ...]
 
     @property
     def first(self) -> Configuration:
-        """The first configuration, for the entries that all configurations share."""
+        """The first configuration, used to look up entries that all configurations share."""
         return self.configurations[0]
 
     @property
     def cost(self) -> float:
-        """Approximate duration in arbitrary units."""
+        """Approximate training time in arbitrary units."""
         first = self.first
         return float(len(self.configurations) * EPOCH_COSTS[first["model"]] * first["epochs"] * sum(first["sizes"]))
 
 
 class Reporter:
-    """Progress callbacks; the methods of this base class do nothing."""
+    """Base class for progress callbacks; its methods do nothing."""
 
     def begin(self, jobs: Sequence[ExperimentJob], found: int) -> None:
-        """Called first, with the jobs to train and the number of runs already in the store."""
+        """Called before training, with the jobs to train and the number of runs already in the store."""
 
     def load(self, dataset: str) -> None:
         """Called before a dataset is read."""
@@ -56,9 +56,9 @@ class Reporter:
 
 
 def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> list[ExperimentJob]:
-    """Group configurations into jobs, dataset by dataset.
+    """Group configurations into jobs; the jobs of a dataset are consecutive.
 
-    With ``max_runs``, jobs are as large as possible; otherwise only runs with the same sets and seed share a job.
+    With ``max_runs``, a job has up to this many runs; otherwise, only runs with the same sets and seed share a job.
     """
     alike: dict[Any, list[Configuration]] = {}
     for position, configuration in enumerate(configurations):
@@ -74,7 +74,7 @@ def plan_jobs(configurations: Iterable[Configuration], max_runs: int | None) -> 
 
 
 def _split(configurations: Sequence[Configuration], max_runs: int) -> list[list[Configuration]]:
-    """Split configurations into a few parts of similar size; runs on the same sets stay together if possible."""
+    """Split configurations into parts of similar size; if possible, runs on the same sets stay in the same part."""
     groups: dict[str, list[Configuration]] = {}
     for configuration in configurations:
         groups.setdefault(key({name: configuration[name] for name in SAME_SETS}), []).append(configuration)

@@ -1,4 +1,4 @@
-"""Write the files of each table and figure from the runs in a store; no dataset is needed."""
+"""Write the tables and figures from the runs in a store; the datasets are not needed."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ TABLE_FORMATS: dict[str, Callable[[ResultTable], str]] = {"md": to_markdown, "te
 
 
 class Page(NamedTuple):
-    """The files of a target, and its table if it has one."""
+    """Files written for a target, and the table if the target is a table."""
 
     target: str
     paths: list[Path]
@@ -30,7 +30,7 @@ class Page(NamedTuple):
 def render(targets: Iterable[str], request: Request, store: RunStore, out: str | Path) -> list[Page]:
     """Write tables and figures from the runs in the store.
 
-    A table shows the datasets of the request and all datasets with runs in the store.
+    A table contains the requested datasets and all other datasets with runs in the store.
     """
     records = {key(record["configuration"]): record for record in store.records()}
 
@@ -44,7 +44,7 @@ def render(targets: Iterable[str], request: Request, store: RunStore, out: str |
 
 
 def _studies(request: Request, find: Find, out: Path) -> list[Page]:
-    """Return the pages on the choice of λ and on the conclusions of Section 4, from the runs of both tables."""
+    """Write the pages on the choice of λ and on the conclusions of Section 4, based on the runs of both tables."""
     rows = {table: _rows_shown(table, request, find) for table in TABLE_MODELS}
     pages = []
     trials = {table: selection.trials_of(own, find) for table, own in rows.items()}
@@ -68,14 +68,14 @@ def _found(configurations: Iterable[Configuration], find: Find) -> list[Record]:
 
 
 def check_drawing(targets: Iterable[str]) -> None:
-    """Raise ImportError before any training if a figure is requested and matplotlib is missing."""
+    """Raise ImportError if a figure is requested and matplotlib is not installed; call this before training."""
     figures = [target for target in targets if target.startswith("figure")]
     if figures and find_spec("matplotlib") is None:
         raise ImportError(f"{figures[0]} needs matplotlib, which is not installed; run pip install 'uulearn[plot]'.")
 
 
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
-    """Write the files of a target; if it has no runs, existing files are not changed."""
+    """Write the files of a target; existing files are unchanged if the target has no runs."""
     if target in TABLE_MODELS:
         table = make_table(target, _rows_shown(target, request, find), find)
         forms = TABLE_FORMATS if any(cell.runs for cell in table) else {}
@@ -142,7 +142,7 @@ def _caveat(rows: Collection[TableRow]) -> str:
 
 
 def _slope_notes(rows: Collection[TableRow]) -> list[str]:
-    """Describe how λ of the column UU-LReLU was chosen."""
+    """Return notes that explain how λ was chosen for the column UU-LReLU."""
     notes = []
     for slopes in dict.fromkeys(row.candidates for row in rows if row.candidates):
         among = ", ".join(f"{slope:g}".replace("-", "−") for slope in slopes)
@@ -153,7 +153,7 @@ def _slope_notes(rows: Collection[TableRow]) -> list[str]:
 
 
 def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
-    """List the datasets with runs in several precisions, because this might explain differences between cells."""
+    """Return a note for each dataset whose runs used different floating-point precisions."""
     found: dict[str, set[str]] = {}
     for row in rows:
         records = _found((run for seed in row.seeds for run in row.trial(seed)), find)
@@ -163,7 +163,7 @@ def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
 
 
 def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
-    """Return the rows of all requested datasets and all datasets with stored runs, with all available trials."""
+    """Return the rows of all datasets that are requested or have stored runs, including additional stored trials."""
     shown = []
     for dataset in experiments.DATASETS:
         wanted = dataset in request.datasets

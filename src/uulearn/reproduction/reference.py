@@ -1,4 +1,4 @@
-"""The numbers printed in the paper: Table 2 (simple models) and Table 3 (deep models)."""
+"""Numbers printed in Table 2 (simple models) and Table 3 (deep models) of the paper."""
 
 import functools
 import json
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """Mean and standard deviation over trials, in percent; the deviation is None for a single trial."""
+    """Mean and standard deviation over the trials, in percent; ``std`` is None for a single trial."""
 
     mean: float
     std: float | None
 
 
 class PaperCell(NamedTuple):
-    """The paper's numbers for one method in one row."""
+    """Accuracy and accuracy drop that the paper reports for one method in one row."""
 
     accuracy: Spread
     drop: Spread
@@ -26,7 +26,7 @@ PaperTable = dict[tuple[str, tuple[float, float]], dict[str, PaperCell]]
 
 @functools.cache
 def paper_table(name: str) -> PaperTable:
-    """Return the paper's ``"table2"`` or ``"table3"``, keyed by dataset and set priors, then by method.
+    """Return Table 2 or Table 3 of the paper as a dict, keyed by dataset and set priors and then by method.
 
     >>> paper_table("table3")["mnist", (0.8, 0.2)]["abs"]
     PaperCell(accuracy=Spread(mean=95.19, std=0.12), drop=Spread(mean=0.86, std=0.13), bold=True)

@@ -1,7 +1,7 @@
 """Render a `ResultTable` as Markdown, as LaTeX in the paper's layout, and as an HTML page.
 
-`cell_numbers` returns the numbers and marks of a cell; the templates ``tables.*.jinja`` define the layout and all
-sentences. Each page shows our number, the paper's and the difference in percent.
+`cell_numbers` returns the numbers and marks of a cell; the templates ``tables.*.jinja`` contain the layout and the
+text. A cell shows our number, the paper's number and the difference, in percent.
 """
 
 import itertools
@@ -30,7 +30,7 @@ LATEX_SIGNS = str.maketrans({"−": "-", "±": r"\pm "})
 
 
 class CellNumber(NamedTuple):
-    """One number of a cell; ``kind`` is ours, paper, difference or note."""
+    """A formatted number in a cell; ``kind`` is ``ours``, ``paper``, ``difference`` or ``note``."""
 
     kind: str
     mean: str
@@ -41,17 +41,17 @@ class CellNumber(NamedTuple):
 
     @property
     def rest(self) -> str:
-        """The standard deviation and the mark, which follow the mean."""
+        """The text after the mean: the standard deviation and the mark."""
         return (SPACE + self.std if self.std else "") + self.mark
 
     @property
     def text(self) -> str:
-        """The whole number on one line."""
+        """The mean, the standard deviation and the mark as one string."""
         return self.mean + self.rest
 
 
 def cell_numbers(cell: ResultCell, quantity: str) -> list[CellNumber]:
-    """Return the numbers of a cell; ``quantity`` is ``accuracy``, ``drop``, or ``both`` (our accuracy and drop)."""
+    """Return the formatted numbers of a cell; ``quantity`` is ``accuracy``, ``drop`` or ``both``."""
     if quantity == "both":
         accuracy, *rest = (n for n in cell_numbers(cell, "accuracy") if n.kind in ("ours", "note"))
         return [accuracy, *cell_numbers(cell, "drop")[:1], *rest] if cell.drop else [accuracy, *rest]
@@ -94,7 +94,7 @@ def _render(template: str, *tables: ResultTable, **functions: Any) -> str:
 
 
 def _grids(table: ResultTable) -> list[tuple[str, str, Sequence[MethodColumn]]]:
-    """Return the quantity, caption and columns of each grid of a table."""
+    """Return the quantity, the caption and the columns of each grid in a table."""
     paper, slopes = ([column for column in table.columns if bool(column.paper) is which] for which in (True, False))
     grids = [(quantity, caption, paper) for quantity, caption in QUANTITIES.items()]
     return [grid for grid in [*grids, ("both", SLOPES_CAPTION, slopes)] if grid[2]]
@@ -105,7 +105,7 @@ def _by_dataset(table: ResultTable) -> list[tuple[str, list[ResultRow]]]:
 
 
 def to_html(*tables: ResultTable) -> str:
-    """Render one self-contained page with all tables."""
+    """Render all tables as one self-contained HTML page."""
     return _render("tables.html.jinja", *tables, title=" · ".join(table.title for table in tables))
 
 
@@ -115,12 +115,12 @@ def to_markdown(table: ResultTable) -> str:
 
 
 def to_latex(table: ResultTable) -> str:
-    r"""Render the table as LaTeX in the paper's layout; it needs ``\usepackage{booktabs,multirow,graphicx}``."""
+    r"""Render the table as LaTeX in the paper's layout, which requires booktabs, multirow and graphicx."""
     return _render("tables.tex.jinja", table, escape=lambda text: text.translate(LATEX), latex_block=_latex_block)
 
 
 def _latex_block(table: ResultTable, row: ResultRow, columns: Sequence[MethodColumn]) -> list[str]:
-    """Return the lines of one row: our means and deviations, the paper's means and deviations, and the differences."""
+    """Return the LaTeX lines of one row: our means and deviations, those of the paper, and the differences."""
     cells = [_latex_cell(table[row, column]) for column in columns]
     used = range(5) if any(table[row, column].paper for column in columns) else range(2)
     return [" & ".join([["ours", "", "paper", "", "diff."][i], *(cell[i] for cell in cells)]) for i in used]

@@ -1,7 +1,7 @@
-"""Train the runs that are missing from a store: dense models in batches, convolutional models one by one.
+"""Train the runs that are missing from a store: dense models in batches, convolutional models one at a time.
 
-A finished job is stored immediately, so an interruption loses only the current job. Several processes may use the same
-store; each checks again before it starts a job.
+A job is stored as soon as it finishes, so only the current job is lost if the process is interrupted. Several processes
+can share a store; before each job, a process checks which of its runs are still missing.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.randomness import isolated_rng
 
 KERAS_MOMENTUM = 0.01
-"""Momentum of batch normalization: 0.99 in Keras corresponds to 0.01 in torch."""
+"""Momentum of batch normalization; 0.99 in Keras corresponds to 0.01 in PyTorch."""
 KERAS_EPSILON = 1e-7
 """Epsilon of Keras's Adam."""
 PIXEL_SCALE = 1 / 255
@@ -41,11 +41,11 @@ RECORDED_CURVES = (
     "positive", "negative", "unbiased", "objective", "zero_one", "positive_below_zero", "negative_below_zero",
     "test_accuracy", "test_risk", "validation_unbiased", "validation_corrected", "validation_zero_one",
 )  # fmt: skip
-"""Curves of a record. ``corrected`` is ``objective``, except for the biased method, where it is ``unbiased``."""
+"""Curves in a record. The corrected risk is not stored, because it equals ``objective`` or ``unbiased``."""
 
 
 class JobTrainer:
-    """Trainer for the jobs of one dataset; all runs share the images and the sets drawn so far."""
+    """Trainer for the jobs of one dataset; all jobs share the images and the cached unlabeled sets."""
 
     def __init__(self, task: BinaryTask, device: torch.device, reporter: Reporter) -> None:
         self.task, self.device, self.reporter = task, device, reporter
@@ -137,7 +137,7 @@ class JobTrainer:
         )
 
     def _drawn(self, configuration: Configuration) -> UnlabeledSets:
-        """Return the sets of a run, which are the same for all methods, with and without held-out rows."""
+        """Return the unlabeled sets of a run, which do not depend on the method or on the held-out fraction."""
         priors, sizes, seed = tuple(configuration["set_priors"]), tuple(configuration["sizes"]), configuration["seed"]
         place = priors, sizes, seed, configuration.get("sampling", "without_replacement")
         if place not in self._sets:
@@ -155,7 +155,7 @@ class JobTrainer:
         return _as_tensors(training), _as_tensors(held_out)
 
     def _test(self, configuration: Configuration) -> tuple[Tensor, Tensor]:
-        """Return the labeled test rows, evenly spaced in the quick version, because files may be sorted by class."""
+        """Return the labeled test rows. The quick version uses evenly spaced rows, as files may be sorted by class."""
         n, wanted = len(self.test_labels), configuration.get("test_rows")
         if not wanted or wanted >= n:
             return self.test_images, self.test_labels
@@ -196,12 +196,12 @@ def _slope(configuration: Configuration) -> float:
 
 
 def _keras_decay(optimizer: torch.optim.Optimizer, decay: float) -> torch.optim.lr_scheduler.LRScheduler:
-    """Return a scheduler with the learning rate lr / (1 + decay·t) at step t."""
+    """Return a scheduler that sets the learning rate to lr / (1 + decay·t) at step t."""
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + decay * step))
 
 
 class ReproductionOutcome(NamedTuple):
-    """Number of trained runs, of runs found in the store, and of runs that stopped because of a non-finite risk."""
+    """Numbers of runs that were trained, that were already stored, and that stopped because of a non-finite risk."""
 
     done: int
     found: int
@@ -217,10 +217,10 @@ def reproduce(
     reporter: Reporter | None = None,
     max_runs: int = MAX_BATCHED_RUNS,
 ) -> ReproductionOutcome:
-    """Train every configuration missing from the store and add the results.
+    """Train all configurations that are missing from the store, and store the results.
 
-    ``tasks`` returns the task of a dataset by name, like `uulearn.datasets.load_task`; it is called once per dataset
-    with missing runs. ``max_runs`` is the maximum number of runs in a job on CUDA.
+    ``tasks`` is a function that loads a dataset by name, such as `uulearn.datasets.load_task`; it is called once per
+    dataset with missing runs. ``max_runs`` is the maximum number of runs in a job on CUDA.
     """
     wanted = list(configurations)
     missing = [dict(configuration) for configuration in store.missing(wanted)]
@@ -257,11 +257,11 @@ def train_in_parts(trainer: JobTrainer, job: ExperimentJob) -> list[Record]:
 
 
 def choose_device(device: str) -> torch.device:
-    """Return the torch device with this name; ``"auto"`` is CUDA if available."""
+    """Return the PyTorch device with this name; ``"auto"`` selects CUDA if it is available."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.partition(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'cuda', got {device!r}.")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError(f"device is {device!r} but torch finds no CUDA device; use 'auto'.")
+        raise ValueError(f"device is {device!r}, but no CUDA device is available; use 'auto'.")
     return torch.device(device)

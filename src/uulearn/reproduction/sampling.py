@@ -11,15 +11,15 @@ from uulearn.datasets import UnlabeledSets
 
 Indices = NDArray[np.int64]
 MIN_SPARE, SPARE_DEVIATIONS = 0.01, 5.0
-"""Minimum fraction of a set that may be dropped to give all runs equal sizes, and number of standard deviations."""
+"""Margin for equal sizes in all runs: the minimum fraction of a set, and the number of standard deviations."""
 
 
 def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple[tuple[Indices, Indices], ...]:
     """Split two sets into training rows and held-out rows, with no row in both parts.
 
-    A row may occur several times in a set and in both sets; all its copies are in the same part. Rows are chosen at
-    random, and a few are dropped so that, for every seed, each set has the same number of training rows (a fraction of
-    1 − share − 0.02 of a large set) and exactly ``share`` of its rows are held out.
+    If a row occurs more than once in the sets, all its copies are in the same part. Rows are chosen at random. A few
+    rows are dropped so that the sizes do not depend on the seed: a fraction ``share`` of each set is held out, and a
+    fraction of 1 − share − 0.02 of a large set is used for training.
 
     >>> training, held_out = hold_out((np.arange(30_000), np.arange(20_000, 50_000)), 0.09, seed=0)
     >>> [len(part) for part in (*training, *held_out)]
@@ -36,7 +36,7 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
             rows = index[np.isin(index, chosen) == side]
             wanted = round(portion * len(index))
             if len(rows) < wanted:
-                raise ValueError(f"a set of {len(index):,} rows is too small to hold out {share:g}; use more rows.")
+                raise ValueError(f"cannot hold out a fraction of {share:g} of {len(index):,} rows; use more rows.")
             parts.append(rows[np.sort(rng.permutation(len(rows))[:wanted])])
         sides.append((parts[0], parts[1]))
     return sides[0], sides[1]
@@ -45,9 +45,9 @@ def hold_out(indices: tuple[Indices, Indices], share: float, seed: int) -> tuple
 def shortened_sets(
     X: Any, y: Any, set_priors: Sequence[float], sizes: Sequence[int], *, random_state: int
 ) -> UnlabeledSets:
-    """Draw sets that are smaller if a class has too few rows, so their priors differ from ``set_priors``.
+    """Draw two sets; if a class has too few rows, sets are smaller and their priors differ from ``set_priors``.
 
-    No row occurs twice in a set, and set 1 reuses rows of set 0 only after all other rows.
+    No row occurs twice in a set. Set 1 reuses rows of set 0 only if no unused rows are left.
     """
     drawn: list[list[Indices]] = [[], []]
     rng = np.random.default_rng(random_state)

@@ -1,8 +1,8 @@
-"""Choose λ without labels, and measure how much of the leaky ReLU's advantage this choice explains.
+"""Choose λ without labels, and measure how much the accuracy of the leaky ReLU depends on this choice.
 
-The paper does not say how λ was selected. Here, an extra run per λ holds out 9% of each unlabeled set; no copies of
-these rows are among its training rows. The λ with the lowest zero-one risk on the held-out rows is chosen, and its run
-on the complete sets is reported. No label is used. "Hindsight" means that λ is chosen by the labeled test data.
+The paper does not say how λ was selected. Here, an additional run for each λ holds out 9% of each unlabeled set. Copies
+of the held-out rows are not used for training. The λ with the lowest zero-one risk on the held-out rows is chosen, and
+its run on the complete sets is reported. "Hindsight" means that λ is chosen with the labels of the test data instead.
 """
 
 import itertools
@@ -21,14 +21,14 @@ from uulearn.reproduction.render import signed
 from uulearn.reproduction.tables import Record, accuracy_curve, slope_column
 
 Find = Callable[[Configuration], Record | None]
-"""Function that returns the record of a configuration, or None if there is none."""
+"""Function that returns the record of a configuration, or None if the configuration has no record."""
 
 LAST_EPOCHS = 10
-"""Number of epochs over which the held-out risk is averaged, because the noise of one epoch exceeds the effect of λ."""
+"""Number of last epochs over which the held-out risk is averaged; the risk of a single epoch is too noisy."""
 
 
 def held_out_risk(record: Record) -> float:
-    """Return the mean zero-one risk on held-out rows over the last ten epochs; infinite for a run that ended early."""
+    """Return the mean zero-one risk on held-out rows over the last ten epochs, or infinity if the run ended early."""
     curve = record["curves"].get("validation_zero_one", [])
     if len(curve) < record["configuration"]["epochs"]:
         return math.inf
@@ -45,7 +45,7 @@ def chosen_slope(row: TableRow, seed: int, find: Find) -> float | None:
 
 @dataclass(frozen=True)
 class SlopeTrial:
-    """One trial of one row: the λ chosen without labels, and the final accuracy of each λ in percent."""
+    """One trial of a table row: the λ chosen without labels, and the final accuracy for each λ in percent."""
 
     row: TableRow
     seed: int
@@ -54,7 +54,7 @@ class SlopeTrial:
 
     @property
     def hindsight(self) -> float:
-        """The candidate with the highest accuracy on the labeled test data."""
+        """The candidate λ with the highest accuracy on the labeled test data."""
         return best_candidate(self.row, self.accuracies)
 
 
@@ -64,7 +64,7 @@ def best_candidate(row: TableRow, accuracies: Mapping[float, float]) -> float:
 
 
 def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
-    """Return all trials whose runs are complete."""
+    """Return the trials for which all runs are available."""
     trials = []
     for row, seed in [(each, seed) for each in rows for seed in each.seeds]:
         chosen = chosen_slope(row, seed, find)
@@ -77,13 +77,13 @@ def trials_of(rows: Iterable[TableRow], find: Find) -> list[SlopeTrial]:
 
 
 def last_accuracy(record: Record | None) -> float | None:
-    """Return the test accuracy at the last epoch in percent, or None without a record or a finite value."""
+    """Return the last finite test accuracy in percent, or None if there is no record or no finite value."""
     return next(reversed(accuracy_curve(record)), None) if record else None
 
 
 @dataclass(frozen=True)
 class SlopeComparison:
-    """Mean accuracies of one row in percent, for each way to choose λ."""
+    """Mean accuracies of a table row, in percent, for each way of choosing λ."""
 
     row: TableRow
     trials: int
@@ -93,11 +93,11 @@ class SlopeComparison:
     hindsight_row: float
     hindsight_trial: float
     best_slope: float
-    """The best λ of the row in hindsight."""
+    """The λ with the highest mean test accuracy in this row."""
 
 
 def compare(trials: Sequence[SlopeTrial]) -> list[SlopeComparison]:
-    """Return one comparison per row; trials are sorted by row."""
+    """Return one comparison per table row; ``trials`` must be sorted by row."""
     comparisons = []
     for row, group in itertools.groupby(trials, key=lambda trial: trial.row):
         own = list(group)
@@ -123,7 +123,7 @@ def to_markdown(studies: Mapping[str, Sequence[SlopeTrial]]) -> str:
 
 
 def _section(table: str, trials: Sequence[SlopeTrial]) -> dict[str, Any]:
-    """Return the data for one table of the page: choices, accuracies, and mean gains over ReLU in points."""
+    """Return the data for one section of the page: chosen λ, accuracies, and mean gains over ReLU in points."""
     comparisons, printed = compare(trials), paper_table(table)
     cells = [printed[c.row.dataset, c.row.set_priors] for c in comparisons]
     ways = "chosen", "fixed", "hindsight_row", "hindsight_trial"

@@ -8,34 +8,34 @@ import pandas as pd
 from scipy import stats
 
 LEVEL = 0.05
-"""Significance level of the paired t-test behind the bold numbers."""
+"""Significance level of the paired t-test that decides which numbers are bold."""
 AGREEMENT_POINTS = 1.5
-"""Differences of at most this many points count as agreement for any standard deviation."""
+"""Largest difference, in percentage points, that counts as agreement regardless of the standard deviation."""
 ROUNDING = 1e-12
-"""Relative spread below which differences count as equal up to rounding errors."""
+"""Relative spread up to which differences are treated as equal, to allow for rounding errors."""
 SMOOTHING_WINDOW = 5
-"""Number of epochs in the moving median of the test error."""
+"""Window size, in epochs, of the moving median of the test error."""
 MIN_RISE = 0.005
-"""Minimum increase of the error rate that counts as a turning point."""
+"""Minimum increase in the error rate after a turning point."""
 NOISE_DEVIATIONS = 4.0
-"""Number of standard deviations of noise that an increase must exceed; 200 epochs of noise reach 3 in 1 of 150 runs."""
+"""Minimum increase, in standard deviations of the noise. By chance, noise exceeds 3 in about 1 of 150 runs."""
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and sample standard deviation (divisor n − 1), which is None for a single value."""
+    """Return the mean and the sample standard deviation (divisor n − 1; None for a single value)."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return the two-sided p value of the paired t-test, or None with fewer than two pairs.
+    """Return the two-sided p-value of the paired t-test, or None if there are fewer than two pairs.
 
-    If all differences are equal, the statistic is undefined, and p is 1 if they are zero and 0 otherwise.
+    If all differences are equal, the statistic is undefined; p is then 1 if the differences are 0, and 0 otherwise.
     """
     if len(a) != len(b):
-        raise ValueError(f"a paired test needs the same number of values on both sides, got {len(a)} and {len(b)}.")
+        raise ValueError(f"a paired test needs the same number of values in both samples, got {len(a)} and {len(b)}.")
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise ValueError("a paired test needs finite values; remove NaN and infinities.")
+        raise ValueError("a paired test needs finite values; remove NaN and infinite values.")
     if len(first) < 2:
         return None
     differences = first - second
@@ -46,7 +46,7 @@ def paired_t_test(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL) -> set[str]:
-    """Return the methods in bold: the best by mean accuracy, and all methods that are not significantly worse.
+    """Return the methods to print in bold: the most accurate method, and all that are not significantly worse.
 
     Methods that share fewer than two seeds with the best method are not included.
 
@@ -70,7 +70,7 @@ def best_methods(trials: Mapping[str, Mapping[int, float]], level: float = LEVEL
 def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float | None) -> bool:
     """Return whether two means over trials, in percent, agree within 1.5 points or two pooled standard deviations.
 
-    The pooled deviation is √((s₁² + s₂²)/2); an unknown deviation counts as 0, which is stricter.
+    The pooled deviation is √((s₁² + s₂²)/2); an unknown deviation counts as 0, which makes the rule stricter.
     """
     pooled = math.sqrt(((std or 0.0) ** 2 + (paper_std or 0.0) ** 2) / 2)
     # The tolerance allows for rounding errors: 91.5 − 90.0 and 81.4 − 79.9 both agree.
@@ -78,15 +78,15 @@ def agrees(mean: float, std: float | None, paper_mean: float, paper_std: float |
 
 
 def first_negative_epoch(unbiased: Sequence[float]) -> int | None:
-    """Return the first epoch, counted from 1, with a negative training risk, or None if there is none."""
+    """Return the first epoch (counted from 1) with a negative training risk, or None if the risk is never negative."""
     return next((epoch for epoch, risk in enumerate(unbiased, 1) if risk < 0), None)
 
 
 def turning_epoch(test_accuracy: Sequence[float]) -> int | None:
-    """Return the epoch, counted from 1, after which the test error rises, or None if it does not.
+    """Return the epoch (counted from 1) after which the test error rises, or None if the error does not rise.
 
-    The error is smoothed by a centered moving median over five epochs. It turns at the minimum of the smoothed curve
-    if its last value exceeds the minimum by half a point and by four standard deviations of the epoch-to-epoch noise.
+    The error is smoothed by a centered moving median over five epochs. The minimum of the smoothed curve is returned if
+    the last value exceeds it by half a percentage point and by four standard deviations of the epoch-to-epoch noise.
 
     >>> rising, falling = [0.60 + 0.01 * epoch for epoch in range(30)], [0.89 - 0.01 * epoch for epoch in range(30)]
     >>> turning_epoch(rising + falling), turning_epoch(rising)

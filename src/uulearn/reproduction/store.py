@@ -1,12 +1,12 @@
-"""Store finished training runs on disk, each under a hash of its configuration.
+"""Store finished training runs on disk; each run is identified by a hash of its configuration.
 
-A folder contains ``runs/<key>.json``, one file per new run, and ``packed/<name>.jsonl.gz``, archives to which
-`RunStore.pack` moves the runs. Several processes may add, read and pack at the same time:
+A new run is stored in its own file, ``runs/<key>.json``. `RunStore.pack` moves runs from these loose files to archives,
+``packed/<name>.jsonl.gz``. Several processes can add, read and pack runs at the same time:
 
-- files are written atomically and never change afterwards, except that archives grow;
-- a loose file is deleted only after the archive that contains it is on disk;
-- readers read loose files first and archives second, so they never miss a record that is moved in between;
-- if a record is in a loose file and in an archive, the archived record is used.
+- Files are written atomically. Stored records never change.
+- A loose file is deleted only after the archive with its record has been written to disk.
+- Loose files are read before archives, so a record that is moved in the meantime is not missed.
+- If a record is in a loose file and in an archive, the archived record is used.
 """
 
 import functools
@@ -31,15 +31,15 @@ Record = dict[str, Any]
 RECORD_FORMAT = 1
 KEY_LENGTH = 20
 CURVE_DIGITS = 6
-"""Number of significant digits of a curve; the error is far below the noise, and files are a third of the size."""
+"""Number of significant digits in stored curves. Rounding reduces the file size to a third."""
 ABANDONED_SECONDS = 3600.0
-"""Age in seconds at which a temporary file is deleted; the process that wrote it must have been killed."""
+"""Age in seconds after which a temporary file is deleted, because its process was probably killed."""
 LOCK_SECONDS = 120.0
 """Maximum time in seconds to wait for another process that is packing the same folder."""
 
 
 def normalized(value: Any) -> Any:
-    """Normalize settings so that equal settings give equal JSON: 1.0 becomes 1, tuples become lists.
+    """Normalize settings so that equal settings result in equal JSON: 1.0 becomes 1, and tuples become lists.
 
     >>> normalized({"epochs": 200.0, "set_priors": (0.8, 0.2), "slope": None})
     {'epochs': 200, 'set_priors': [0.8, 0.2], 'slope': None}
@@ -51,13 +51,13 @@ def normalized(value: Any) -> Any:
     if isinstance(value, Real):
         number = float(value)
         if not math.isfinite(number):
-            raise ValueError(f"a configuration must contain finite numbers, got {number}.")
+            raise ValueError(f"a configuration must contain only finite numbers, got {number}.")
         return int(number) if number.is_integer() else number
     if isinstance(value, Mapping):
         return {str(name): normalized(item) for name, item in value.items()}
     if isinstance(value, Iterable):
         return [normalized(item) for item in value]
-    raise ValueError(f"a configuration must contain numbers, strings, lists and None, got {type(value).__name__}.")
+    raise ValueError(f"a configuration must contain only numbers, strings, lists and None, got {type(value).__name__}.")
 
 
 def key(configuration: Configuration) -> str:
@@ -67,7 +67,7 @@ def key(configuration: Configuration) -> str:
 
 
 class RunStore:
-    """The finished runs in a folder, which the first `add` creates. Records are cached: do not modify them.
+    """Finished runs stored in a folder, which the first `add` creates. Do not modify records: they are cached.
 
     >>> store = RunStore(getfixture("tmp_path"))
     >>> configuration = {"dataset": "mnist", "model": "mlp", "seed": 0}
@@ -84,12 +84,12 @@ class RunStore:
     def add(self, record: Record) -> bool:
         """Store a finished run and return True; return False if its configuration already has a record.
 
-        Curves are rounded to six significant digits; values that are not finite are read back as NaN.
+        Curves are rounded to six significant digits; non-finite values are read back as NaN.
         """
         return self.add_all([record])[0]
 
     def add_all(self, records: Iterable[Record]) -> list[bool]:
-        """Store runs that were trained together; return whether each run is new.
+        """Store runs that were trained together, and return whether each run is new.
 
         A killed process stores all of them or none: the rounding of a run depends on the runs trained with it.
         """
@@ -110,14 +110,14 @@ class RunStore:
         return isinstance(configuration, Mapping) and self.get(configuration) is not None
 
     def get(self, configuration: Configuration) -> Record | None:
-        """Return the record of a configuration, or None if there is none."""
+        """Return the record of a configuration, or None if the configuration has no record."""
         name = key(configuration)
         loose = self._read(self._loose(name))  # before the archives, because the record may move there now
         packed = (records[name] for records in self._archives().values() if name in records)
         return next(packed, loose.get(name))
 
     def missing(self, configurations: Iterable[Configuration]) -> list[Configuration]:
-        """Return the configurations without a record, in order and without repetitions."""
+        """Return the configurations that have no record, in their original order and without duplicates."""
         known = {path.stem for path in self._loose_files()}
         known.update(*self._archives().values())
         wanted: dict[str, Configuration] = {}
@@ -126,7 +126,7 @@ class RunStore:
         return [configuration for name, configuration in wanted.items() if name not in known]
 
     def records(self, **filters: Any) -> list[Record]:
-        """Return all records whose configuration has these values, sorted by key; None also matches a missing entry."""
+        """Return the records that match ``filters``, sorted by key; a filter of None also matches a missing entry."""
         found: dict[str, Record] = {}
         for path in self._loose_files():
             found |= self._read(path)
@@ -139,10 +139,10 @@ class RunStore:
         return len(self.records())
 
     def pack(self, group: str = "runs", **filters: Any) -> list[Path]:
-        """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz`` and return these paths.
+        """Move loose records into archives ``packed/<group>-<dataset>-<model>.jsonl.gz``, and return their paths.
 
-        With ``filters``, only records whose configuration has these values are moved. The bytes of an archive depend
-        only on its records, so packing again changes nothing.
+        Only records whose configuration matches ``filters`` are moved. The content of an archive depends only on its
+        records, so packing again changes nothing.
         """
         matches = _filter(filters)
         busy = f"{self.folder} is being packed by another process"
@@ -176,11 +176,11 @@ class RunStore:
         return sorted(self.folder.glob("runs/*.json"))
 
     def _archives(self) -> dict[Path, dict[str, Record]]:
-        """Return every archive with its records by key; call it only after reading the loose files."""
+        """Return the records of each archive, by key; call this only after reading the loose files."""
         return {path: self._read(path) for path in sorted(self.folder.glob("packed/*.jsonl.gz"))}
 
     def _read(self, path: Path) -> dict[str, Record]:
-        """Return the records of a file by key, cached until the file changes; empty if it does not exist."""
+        """Return the records of a file by key (cached until the file changes), or {} if the file does not exist."""
         try:
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
@@ -201,7 +201,7 @@ class RunStore:
             raise ValueError(message) from error
         named = {key(record["configuration"]): record for record in records}
         if path.suffix == ".json" and path.stem not in named:
-            raise ValueError(f"{path} has a file name that does not match its configuration; delete it and run again.")
+            raise ValueError(f"the name of {path} does not match its configuration; delete the file and run again.")
         self._cache[path] = (signature, named)
         return named
 
@@ -212,13 +212,13 @@ def _filter(entries: Configuration) -> Callable[[Record], bool]:
 
 
 def _storable(record: Record) -> Record:
-    """Return a validated copy of a record, with curves rounded to six digits; None stands for NaN and infinities."""
+    """Return a validated copy of a record with rounded curves, in which None replaces NaN and infinite values."""
     data = {"format": RECORD_FORMAT, **record}
     if data["format"] != RECORD_FORMAT:
-        raise ValueError(f"a record of format {data['format']!r} cannot be stored; expected {RECORD_FORMAT}.")
+        raise ValueError(f"a record of format {data['format']!r} cannot be stored; expected format {RECORD_FORMAT}.")
     for part in ("configuration", "curves"):
         if not isinstance(data.get(part), Mapping):
-            raise ValueError(f"a record needs a dict {part!r}, got {data.get(part)!r}.")
+            raise ValueError(f"a record must contain a dict {part!r}, got {data.get(part)!r}.")
     data["configuration"] = normalized(data["configuration"])
     data["curves"] = {
         name: [float(f"{v:.{CURVE_DIGITS}g}") if v is not None and math.isfinite(v) else None for v in curve]
@@ -228,7 +228,7 @@ def _storable(record: Record) -> Record:
 
 
 def _line(record: Record) -> bytes:
-    """Return one line of compact JSON; equal records have equal bytes."""
+    """Return a record as one line of compact JSON; equal records result in equal bytes."""
     curves = {name: [None if value != value else value for value in curve] for name, curve in record["curves"].items()}
     data = {**record, "curves": curves}
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, default=normalized)

@@ -1,4 +1,4 @@
-"""Group runs into the cells of a table, next to the numbers of the paper.
+"""Group runs into table cells, and add the paper's numbers for comparison.
 
 The caller assigns runs to cells, and `uulearn.reproduction.render` formats the table. All numbers are in percent.
 """
@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 Row = TypeVar("Row", bound=ResultRow)
 
 MIN_TESTED_TRIALS = 3
-"""Minimum number of trials for bold numbers; in a t-test on two pairs, almost no difference is significant."""
+"""Minimum number of trials for bold numbers; a t-test with only two pairs rarely finds a significant difference."""
 
 
 @dataclass(frozen=True)
@@ -35,26 +35,26 @@ PAPER_COLUMNS = tuple(MethodColumn(name, label, name) for name, label in METHOD_
 
 
 def slope_column(slope: float) -> MethodColumn:
-    """Return the column of the generalized leaky ReLU with one λ, with a label such as ``λ = −1 (ABS)``."""
+    """Return the column for the generalized leaky ReLU with this λ; its label has the form ``λ = −1 (ABS)``."""
     label = f"λ = {slope:g}".replace("-", "−") + {-1.0: " (ABS)", 0.0: " (ReLU)"}.get(slope, "")
     return MethodColumn(f"leaky_relu({slope:g})", label)
 
 
 @dataclass(frozen=True)
 class ResultCell:
-    """A cell (one method in one row): our trials, and the paper's number if it exists."""
+    """A table cell for one method and one row: our trials, and the paper's numbers if the paper reports them."""
 
     row: ResultRow
     column: MethodColumn
     requested: int
-    """Number of trials that the cell should have."""
+    """Number of trials requested for the cell."""
     runs: int
     trials: Mapping[int, float] = field(repr=False)
-    """Accuracy at the last epoch, by seed."""
+    """Test accuracy at the last epoch of each trial, by seed."""
     accuracy: Spread | None
     drop: Spread | None
     not_finite: int
-    """Number of runs that ended because the risk was not finite."""
+    """Number of runs that stopped because the risk was not finite."""
     paper: PaperCell | None
     bold: bool = False
 
@@ -64,13 +64,13 @@ class ResultCell:
         return self.runs >= self.requested
 
     def difference(self, quantity: str = "accuracy") -> float | None:
-        """Return our mean ``accuracy`` or ``drop`` minus the paper's, in points."""
+        """Return our mean ``accuracy`` or ``drop`` minus the mean in the paper, in percentage points."""
         ours: Spread | None = getattr(self, quantity)
         return ours.mean - getattr(self.paper, quantity).mean if ours and self.paper else None
 
     @property
     def agrees(self) -> bool | None:
-        """Whether our accuracy agrees with the paper; None if trials are missing or the paper has no number."""
+        """Whether our accuracy agrees with the paper; None if trials are missing or the paper reports no number."""
         if self.accuracy is None or self.paper is None or not self.complete:
             return None
         return agrees(*self.accuracy, *self.paper.accuracy)
@@ -78,7 +78,7 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Cells in rows and columns with a title; iterating yields all cells, row by row."""
+    """A table with a title, rows and columns; iterating over it yields all cells, row by row."""
 
     title: str
     rows: tuple[ResultRow, ...]
@@ -94,12 +94,12 @@ class ResultTable:
 
     @property
     def compared(self) -> list[ResultCell]:
-        """Complete cells for which the paper has a number."""
+        """Complete cells for which the paper reports a number."""
         return [cell for cell in self if cell.agrees is not None]
 
     @property
     def disagreeing(self) -> list[ResultCell]:
-        """Complete cells whose accuracy does not agree with the paper, largest difference first."""
+        """Complete cells whose accuracy does not agree with the paper, sorted by decreasing difference."""
         return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference() or 0))
 
     @property
@@ -120,9 +120,9 @@ def build_table(
 ) -> ResultTable:
     """Group runs into cells, compare them with the paper, and decide which numbers are bold.
 
-    ``runs(row, column)`` returns the records of a cell, one per seed, or None if the cell is not run. Bold
-    numbers are decided among the paper's columns, and only in rows in which all of them are complete with at least
-    three trials.
+    ``runs(row, column)`` returns the records of a cell, one per seed, or None if no runs are planned for the cell.
+    Numbers are bold only in the columns of the paper, and only in rows in which all these columns are complete and
+    have at least three trials.
     """
     rows, columns, printed = tuple(rows), tuple(columns), paper or {}
     cells: dict[tuple[ResultRow, MethodColumn], ResultCell] = {}
@@ -158,5 +158,5 @@ def _cell(
 
 
 def accuracy_curve(record: Record) -> list[float]:
-    """Return the finite test accuracies of a run by epoch, in percent; empty if its first epoch failed."""
+    """Return the finite test accuracies of a run in percent, one per epoch; empty if the first epoch failed."""
     return [100 * value for value in record["curves"].get("test_accuracy", ()) if math.isfinite(value)]

@@ -1,4 +1,4 @@
-"""Compare the paper's numbers with other interpretations of details that the paper does not specify."""
+"""Compare the paper's numbers with results under other interpretations of details that the paper does not specify."""
 
 import math
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from uulearn.reproduction.statistics import agrees, mean_std
 from uulearn.reproduction.tables import METHOD_NAMES, Record
 
 LATE_EPOCHS = 20
-"""Number of last epochs whose median accuracy is shown for ResNet-32."""
+"""Number of final epochs over which the median accuracy of ResNet-32 is computed."""
 
 
 @dataclass(frozen=True)
 class VariantResult:
-    """Result of one method in one row under one variant: mean and deviation in percent, and the paper's numbers."""
+    """Result of a variant for one method and row: mean and standard deviation in percent, and the paper's numbers."""
 
     row: TableRow
     variant: str
@@ -34,17 +34,17 @@ class VariantResult:
 
     @property
     def difference(self) -> float:
-        """Our mean minus the paper's mean, in points."""
+        """Our mean minus the paper's mean, in percentage points."""
         return self.mean - self.paper.accuracy.mean
 
     @property
     def agrees(self) -> bool:
-        """Whether the numbers agree according to the rule used for the tables."""
+        """Whether our mean agrees with the paper, by the same rule as in the tables."""
         return agrees(self.mean, self.std, *self.paper.accuracy)
 
 
 def variant_results(request: Request, find: Find) -> list[VariantResult]:
-    """Return all results with complete trials, including any additional trials."""
+    """Return the results for which all required trials are available; additional trials are included."""
     results = []
     cases = [
         (variant, row, method)
@@ -65,7 +65,7 @@ def variant_results(request: Request, find: Find) -> list[VariantResult]:
 
 
 def late_accuracy(record: Record | None) -> float:
-    """Return the median test accuracy of the last epochs in percent, which is less noisy than the last one."""
+    """Return the median test accuracy over the final epochs in percent; it is less noisy than the last accuracy."""
     curve = [] if record is None else record["curves"].get("test_accuracy", ())
     return 100 * float(np.nanmedian(curve[-LATE_EPOCHS:]))
 
@@ -92,7 +92,7 @@ def _present(results: Sequence[VariantResult]) -> list[str]:
 
 
 def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
-    """Return the numbers of cells, agreeing cells and cells agreeing as printed, and mean distances, per variant."""
+    """Return one line per variant: the number of cells, how many of them agree with the paper, and mean distances."""
     lines: list[list[object]] = [["", "cells", "agree", "as printed, same cells"]]
     lines[0] += [f"{_label(method)}: distance" for method in VARIANT_METHODS]
     printed = {(result.row, result.method): result for result in results if result.variant == "as printed"}
@@ -106,7 +106,7 @@ def _summary(results: Sequence[VariantResult]) -> list[list[object]]:
 
 
 def _method_grids(results: Sequence[VariantResult]) -> list[tuple[str, list[list[str]]]]:
-    """Return the name and grid of each method."""
+    """Return the name of each method and its table of results."""
     grids = []
     for method in VARIANT_METHODS:
         own = {(result.row, result.variant): result for result in results if result.method == method}

@@ -1,4 +1,4 @@
-"""The classification risk estimated from two unlabeled sets: pure functions and one criterion.
+"""Estimate the classification risk from two unlabeled sets, with pure functions or with a criterion.
 
 The risk is the sum of two signed *risk terms*, one per class; the paper writes each as a bracket.
 Equations, sections and definitions are numbered as in Lu, Zhang, Niu and Sugiyama (AISTATS 2020).

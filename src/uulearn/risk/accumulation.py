@@ -1,4 +1,4 @@
-"""Gradient accumulation that gives the gradient of the whole batch: corrections use the terms of all micro-batches."""
+"""Gradient accumulation over micro-batches that gives exactly the gradient of the whole batch."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +23,12 @@ def accumulate(
 ) -> UURiskParts:
     """Compute the risk of all micro-batches together and add its gradient to the model's parameters.
 
-    The result equals ``criterion(model(x), sets).backward()`` on the whole batch but needs memory for one micro-batch
-    only. A first pass without gradients computes the risk terms of the whole batch; a second pass differentiates each
-    micro-batch with the derivatives of the correction at these terms. Dropout uses the same random numbers in both
-    passes. Batch normalization updates its running statistics in the second pass only. In a process group, the risk
-    terms include the micro-batches of all workers. Each worker needs at least one micro-batch. If forward passes
-    communicate (FSDP, synchronized batch normalization), all workers need the same number of micro-batches.
+    The result is the same as that of ``criterion(model(x), sets).backward()`` on the whole batch, but needs memory for
+    only one micro-batch. The first pass computes the risk terms of the whole batch without gradients. The second pass
+    computes the gradient of each micro-batch. Dropout uses the same random numbers in both passes. Batch normalization
+    updates its running statistics in the second pass only. In a process group, the risk terms include the micro-batches
+    of all workers. Each worker needs at least one micro-batch. If forward passes communicate (FSDP, synchronized batch
+    normalization), all workers need the same number of micro-batches.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def accumulate(
     micro_batches : iterable of (x, sets)
         Parts of the batch; each may have any number of rows from either set.
     backward : callable, optional
-        Called with the scalar to differentiate, for example ``accelerator.backward`` or
-        ``lambda loss: scaler.scale(loss).backward()``.
+        Function that is called with a scalar loss, for example ``accelerator.backward`` or ``lambda loss:
+        scaler.scale(loss).backward()``.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _is_sharded(module: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def _restored_buffers(model: nn.Module) -> Iterator[None]:
-    """Restore running statistics on exit."""
+    """Restore the buffers of the model, such as running statistics, on exit."""
     before = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
         yield

@@ -1,8 +1,8 @@
 """Consistent correction functions (Definition 1) and the methods built on them.
 
-A correction f is Lipschitz, non-negative, and the identity on x ≥ 0. The generalized leaky ReLU is f(x) = x for x ≥ 0
-and f(x) = λ·x for x < 0, with λ ≤ 0. It includes the ReLU (λ = 0) and the absolute value (λ = −1). At x = 0 the
-derivative is 1 for all of them.
+A correction f is non-negative and Lipschitz continuous, with f(x) = x for x ≥ 0. The generalized leaky ReLU is f(x) = x
+for x ≥ 0 and f(x) = λ·x for x < 0, with λ ≤ 0. This family includes the ReLU (λ = 0) and the absolute value (λ = −1).
+For all of these functions, the derivative at x = 0 is set to 1.
 """
 
 import functools
@@ -32,7 +32,7 @@ def leaky_relu(x: Tensor, slope: float = DEFAULT_SLOPE) -> Tensor:
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return x unchanged; the unbiased method has no correction."""
+    """Return x unchanged (the unbiased method uses no correction)."""
     return x
 
 
@@ -49,7 +49,7 @@ MethodLike = str | tuple[str | Correction, str | Correction] | Method
 
 
 def check_slope(slope: float) -> float:
-    """Return λ as a float, or raise a ValueError if it is positive or not a number."""
+    """Return the slope λ as a float, or raise a ValueError if it is positive or not a number."""
     if not isinstance(slope, Real) or not float(slope) <= 0 or float(slope) == -float("inf"):
         raise ValueError(
             f"slope (λ of the generalized leaky ReLU) must be a number ≤ 0, got {slope!r}; with a positive "
@@ -97,7 +97,7 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
 
 
 def check_correction(f: Any) -> None:
-    """Raise a ValueError if a property of Definition 1 is violated; the message names the property and a point.
+    """Raise a ValueError if a correction violates a property of Definition 1; the message contains a counterexample.
 
     The function is evaluated on a grid from −10⁸ to 10⁸ that is dense around zero, and the steepest intervals are
     refined. This check cannot prove the properties, but it finds common mistakes.
@@ -109,7 +109,7 @@ def check_correction(f: Any) -> None:
     """
     name = getattr(f, "__name__", type(f).__name__)
     if not callable(f):
-        raise ValueError(f"a correction must be a function of a tensor, got {f!r}; pass for example torch.abs.")
+        raise ValueError(f"a correction must be a function of a tensor, got {f!r}; for example, pass torch.abs.")
     magnitude = torch.logspace(-8, 8, 3201, dtype=torch.float64)
     x = torch.cat([-magnitude.flip(0), torch.zeros(1, dtype=torch.float64), magnitude])
     y = f(x)

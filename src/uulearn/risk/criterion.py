@@ -17,29 +17,28 @@ class UURisk(nn.Module):
     """Training objective for a batch of scores from two unlabeled sets (Algorithm 1, lines 8 to 10).
 
     A batch may contain any number of rows of each set, in any order; scores have shape (n,) or (n, 1). The criterion
-    has no state and supports autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. A risk term cannot
-    be estimated if the batch has no rows of a set with a non-zero coefficient in the term. Such a term is 0 and has a
-    zero gradient.
+    has no state and supports autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. If the batch has no
+    rows of a set that a risk term depends on, the term and its gradient are zero.
 
     In a process group, the risk terms are computed from the rows of all workers. Every worker must call the criterion,
-    even if it has no rows. The mean of the workers' gradients (DDP, FSDP) is the gradient of the global risk.
-    For gradient accumulation, use `accumulate`, because separate calls would correct each part of the batch separately.
+    even if it has no rows. The mean of the gradients of all workers (DDP, FSDP) is the gradient of the global risk. For
+    gradient accumulation, use `accumulate`, because separate calls would correct each part of the batch separately.
 
     Parameters
     ----------
     set_priors : (θ, θ′)
-        Class priors of set 0 and of set 1; any order, but different.
+        Class priors of set 0 and set 1, which must differ; either one may be higher.
     target_prior : float
         π, the class prior of the population that the classifier will be used on.
     loss : str or callable
         ``"logistic"``, ``"sigmoid"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, ``"zero_one"`` (evaluation
         only), or an elementwise, non-negative ℓ(z) of the margin.
     method : str or pair
-        ``"unbiased"`` (Eq. 4); ``"abs"``, ``"relu"``, ``"leaky_relu"`` (Eq. 6); a pair (f₁, f₂) of corrections,
-        each a name or a function; or ``"biased"``, the baseline that treats the set with the higher prior as
-        positives and the other as negatives (for equal sizes, the balanced error between the sets).
+        ``"unbiased"`` (Eq. 4); ``"abs"``, ``"relu"``, ``"leaky_relu"`` (Eq. 6); a pair (f₁, f₂) of corrections, each a
+        name or a function; or ``"biased"``, a baseline that treats all rows of the set with the higher prior as
+        positives and all other rows as negatives.
     slope : float
-        λ ≤ 0 of ``"leaky_relu"``.
+        Slope λ ≤ 0 of ``"leaky_relu"`` for negative values.
     distributed : bool
         Whether the risk terms include the rows of all workers if there is a process group. Pass False if each worker
         evaluates its rows separately.
@@ -80,7 +79,7 @@ class UURisk(nn.Module):
         warn_if_close(set_priors, target_prior)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
-        """Return the scalar to minimize."""
+        """Return the training objective, a scalar."""
         return self.parts(scores, sets).objective
 
     def parts(self, scores: Tensor, sets: Tensor) -> UURiskParts:

@@ -1,4 +1,4 @@
-"""Sums over all workers of a process group, with gradients that are correct under data parallelism."""
+"""Sum values over all workers of a process group, with correct gradients under data parallelism."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ def world_size(group: Any = None) -> int:
 
 
 def sum_over_workers(values: Tensor, group: Any = None) -> Tensor:
-    """Return the sum of the values of all workers.
+    """Return the sum of ``values`` over all workers.
 
-    Every worker must call this function, even a worker without rows. The gradient is multiplied by the number of
-    workers, because data parallelism (DDP, FSDP) averages the gradients; the average is then the gradient of the sum.
+    Every worker must call this function, even if it has no rows. The gradient is multiplied by the number of workers,
+    because data parallelism (DDP, FSDP) averages the gradients; the average is then the gradient of the sum.
     """
     if world_size(group) == 1:
         return values

@@ -61,11 +61,10 @@ class RowWeights(NamedTuple):
 def row_weights(
     sets: Tensor, coefficients: UUCoefficients, dtype: torch.dtype = torch.float32, counts: Sequence[int] | None = None
 ) -> RowWeights:
-    """Return the weight of every row of a batch with the given set memberships (0 or 1), shape (n,).
+    """Return the weights of all rows of a batch; ``sets`` contains the set of each row (0 or 1), shape (n,).
 
     If these rows are only a part of a batch, ``counts`` is the number of rows of each set in the whole batch. If the
-    batch has no rows of a set with a non-zero coefficient in a risk term, all weights of the term are zero, and so are
-    the term and its gradient.
+    batch has no rows of a set that a risk term depends on, all weights of the term are zero.
     """
     a, b, c, d = coefficients
     in0, in1 = (sets == 0).to(dtype), (sets == 1).to(dtype)
@@ -134,17 +133,15 @@ def uu_risk(
     Parameters
     ----------
     scores : tensor of shape (n,) or (n, 1)
-        Score g(x) of each row; rows of both sets may be in any order.
+        Score g(x) of each row; the rows of the two sets may be in any order.
     sets : tensor of shape (n,) or (n, 1)
         The set that each row came from, 0 or 1.
     set_priors, target_prior, loss, method, slope
         See `UURisk`.
 
-    Notes
-    -----
-    Special cases: (θ, θ′) = (1, 0) is supervised learning, and (1, π) is positive-unlabeled learning, where
-    ``method="relu"`` gives the non-negative PU risk. If a risk term requires a set that has no rows in this batch, the
-    term is 0 and has a zero gradient; it is never NaN.
+    Notes ----- Special cases: (θ, θ′) = (1, 0) corresponds to supervised learning, and (1, π) to positive-unlabeled
+    learning, where ``method="relu"`` gives the non-negative PU risk. If a risk term requires a set that has no rows in
+    this batch, the term is 0 and has a zero gradient; it is never NaN.
 
     Examples
     --------
@@ -160,7 +157,7 @@ def uu_risk(
 def estimate_risk(
     scores: Tensor, sets: Tensor, coefficients: UUCoefficients, loss: MarginLoss, method: Method
 ) -> UURiskParts:
-    """Compute `uu_risk` from resolved coefficients, loss and method."""
+    """Compute `uu_risk` from the coefficients, the loss object and the method object."""
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))
     weights = row_weights(sets, coefficients, scores.dtype)
@@ -174,7 +171,7 @@ def pn_risk(
 ) -> PNRiskParts:
     """Return the supervised risk at class prior π from labeled rows (Eq. 2); a class without rows contributes zero.
 
-    Labels are 1 and 0, or 1 and −1.
+    Labels must be 1 and 0, or 1 and −1.
 
     >>> pn_risk(torch.tensor([3.0, -1.0]), torch.tensor([1, 0]), 0.5, loss="zero_one").total.item()
     0.0
@@ -210,7 +207,8 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
     """Return set memberships with shape (n,), or raise a ValueError for values other than 0 and 1.
 
     Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
-    device. In these cases a mask of the invalid rows is returned too, and the caller sets their weights to NaN.
+    device. In these cases, the function also returns a mask of the invalid rows, and the caller sets their weights to
+    NaN.
     """
     if sets.ndim == 2 and sets.shape[1] == 1:
         sets = sets.squeeze(1)
@@ -228,10 +226,10 @@ def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
 
 
 def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
-    """Return six sums of a batch in float64, shape (6,): ℓ(g) and ℓ(−g) over set 0, the same over set 1, n, and n′.
+    """Return six float64 sums over a batch: of ℓ(g) and ℓ(−g) for set 0, the same for set 1, and the counts n and n′.
 
     Add the sums of several batches to compute the risk of all their rows. The mean of the corrected risks of the
-    batches would be a different number, because the correction is not linear.
+    batches would be wrong, because the correction is not linear.
     """
     scores = flat_scores(scores)
     sets, unknown = _read_sets(sets, len(scores))
@@ -259,7 +257,7 @@ def risk_from_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -
 
 
 def _risk_term(*terms: tuple[float, Tensor, Tensor]) -> Tensor:
-    """Return Σ coefficient·sum/count; 0 with zero gradient if a set with a non-zero coefficient has no rows."""
+    """Return Σ coefficient·sum/count, or 0 with a zero gradient if a set with a non-zero coefficient has no rows."""
     used = [term for term in terms if term[0]]  # 0·∞ would be NaN
     known = torch.stack([count > 0 for _, _, count in used]).all()
     total = torch.stack([coefficient * (value / count.clamp(min=1)) for coefficient, value, count in used]).sum()

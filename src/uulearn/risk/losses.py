@@ -1,8 +1,8 @@
-"""Losses of the margin, ℓ(z) with z = y·g(x): pure elementwise functions of a tensor.
+"""Margin losses ℓ(z), with z = y·g(x), as pure elementwise functions of a tensor.
 
-Two families suit unlabeled sets, and every loss here belongs to one of them:
+Two families of losses are suitable for training on unlabeled sets:
 
-* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so one row never dominates a risk term;
+* ℓ(z) + ℓ(−z) = 1 (`sigmoid`, `ramp`): bounded, so that no single row dominates a risk term;
 * ℓ(z) − ℓ(−z) = −z (`logistic`, `double_hinge`, `squared`): the unbiased risk is convex for a linear model.
 
 All losses and their gradients are finite for |z| ≤ 1e4 in float32.
@@ -35,7 +35,7 @@ def ramp(z: Tensor) -> Tensor:
 
 
 def double_hinge(z: Tensor) -> Tensor:
-    """Return max(−z, max(0, (1 − z)/2)), the fastest convex loss with ℓ(z) − ℓ(−z) = −z."""
+    """Return max(−z, max(0, (1 − z)/2)), a convex loss with ℓ(z) − ℓ(−z) = −z that is fast to compute."""
     return torch.maximum(-z, ((1 - z) / 2).clamp(min=0))
 
 
@@ -45,7 +45,7 @@ def squared(z: Tensor) -> Tensor:
 
 
 def squared_probability(z: Tensor) -> Tensor:
-    """Return the link of the squared loss: (1 + z)/2 clipped to [0, 1]."""
+    """Convert scores of the squared loss to probabilities: (1 + z)/2 clipped to [0, 1]."""
     return ((1 + z) / 2).clamp(0, 1)
 
 
@@ -56,9 +56,10 @@ def zero_one(z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """A loss of the margin; ``probability`` maps a score to the probability of the positive class.
+    """A margin loss; ``probability`` maps a score to the probability of the positive class.
 
-    The probability is calibrated only at the minimizer of a *proper* loss. For other losses, it is correct only at 0.
+    The probability is calibrated only at the minimizer of a *proper* loss. For other losses, only the value ½ at score
+    0 is correct.
 
     >>> MarginLoss("hinge", lambda z: (1 - z).clamp(min=0))(torch.tensor([0.0, 2.0]))
     tensor([1., 0.])

@@ -47,8 +47,8 @@ class UUScorer:
         self.target_prior = None if target_prior is None else check_target_prior(target_prior)
 
     def __call__(self, estimator: Any, X: Any, sets: Any) -> float:
-        """Return the estimated measure; higher is better."""
-        return self.estimate(estimator, X, sets).value
+        """Return the unbiased estimate of the measure; higher is better. By chance it can exceed 1."""
+        return self.estimate(estimator, X, sets).unclipped
 
     def estimate(self, estimator: Any, X: Any, sets: Any) -> Estimate:
         """Return the estimated measure with its standard error and interval."""

@@ -26,7 +26,7 @@ from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
-from uulearn.metrics.calibration import decision_values, fit_platt_scaling
+from uulearn.metrics.calibration import calibrate_out_of_fold
 from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.workers import join_workers, warn_on_rank_zero
@@ -289,14 +289,15 @@ def _decisions(
     """Return the decision values of all rows, calibrated if requested, or the reason for a failure."""
     if isinstance(fitted, NonFiniteRiskError):
         return fitted
-    scores, scaling = torch.cat(fitted.scores), None
-    if plan.parameters.calibrated:
-        priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
-        try:
-            scaling = fit_platt_scaling(scores.double().numpy(), sets, priors, target_prior)
-        except ValueError as error:  # all rows have the same score
-            return ValueError(str(error).partition(";")[0])
-    return decision_values(scores.numpy(), scaling)
+    scores = torch.cat(fitted.scores).numpy()
+    if not plan.parameters.calibrated:
+        return scores
+    assert plan.folds is not None  # of every search
+    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
+    try:
+        return calibrate_out_of_fold(scores, sets, np.concatenate(plan.folds), priors, target_prior)[1]
+    except ValueError as error:  # all rows have one score
+        return ValueError(str(error).partition(";")[0])
 
 
 def _compare(
@@ -316,7 +317,7 @@ def _compare(
     nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
-    order = np.argsort([-one.accuracy.value for one in evaluated], kind="stable")  # NaN comes last
+    order = np.argsort([-one.accuracy.unclipped for one in evaluated], kind="stable")  # NaN comes last
     best = decided[order[0]]
     ranks = np.argsort(order) + 1
     return [

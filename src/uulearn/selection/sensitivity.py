@@ -121,7 +121,8 @@ class Sensitivity:
     def moved(self) -> dict[str, float]:
         """The largest change of the accuracy shown for each prior, in decreasing order."""
         changes = {
-            name: [abs(row.shown.value - self.baseline.shown.value) for row in self.along(name)] for name in LETTERS
+            name: [abs(row.shown.unclipped - self.baseline.shown.unclipped) for row in self.along(name)]
+            for name in LETTERS
         }
         moves = {name: max(values) for name, values in changes.items() if len(values) > 1}
         return dict(sorted(moves.items(), key=lambda item: -item[1]))

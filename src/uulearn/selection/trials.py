@@ -43,8 +43,8 @@ IRRELEVANT_PARAMETERS = (
     "calibrated", "self_training_rounds",
 )  # fmt: skip
 
-# Format 2 stores models as the state of a learner.
-STORE_FORMAT = 2
+# Format 2 stores models as the state of a learner; format 3, scores at epochs that other rows chose.
+STORE_FORMAT = 3
 STORE_SUFFIX = ".safetensors"
 
 Result = FoldScores | NonFiniteRiskError
@@ -226,14 +226,11 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
 
 
 def _check_finite(fitted: FoldScores) -> Result:
-    """Return the fit, or the error of a failed run; batched training raises no error because other runs continue."""
-    reason = fitted.history.stop_reason
-    if reason is not None and "not finite" in reason:
-        return NonFiniteRiskError(reason)
-    # The last step may diverge, and no risk is computed after it. The mean overflows before the individual terms.
-    if not torch.cat(fitted.scores).abs().mean().isfinite():
-        return NonFiniteRiskError("scores of held-out rows are not finite")
-    return fitted
+    """Return the fit, or the error if it diverged."""
+    try:
+        return fitted.check_finite()
+    except NonFiniteRiskError as error:
+        return NonFiniteRiskError(str(error).partition(";")[0])  # without the advice
 
 
 def model_names(trials: Trials) -> dict[Place, str]:

@@ -1,7 +1,7 @@
 """Train any classifier on two or more sets: classify the sets, then convert set probabilities to class probabilities.
 
 The method is surrogate set classification (Lu, Lei, Niu, Sato and Sugiyama, ICML 2021). The probabilities are converted
-after training instead of by a layer of the network, so you can use any classifier.
+after training and not by a layer of a network, so you can use any classifier.
 """
 
 from uulearn.surrogate.accuracy import AccuracyWeights, accuracy_weights, estimate_accuracy

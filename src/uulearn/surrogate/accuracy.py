@@ -1,13 +1,14 @@
 """Estimate the accuracy of a classifier from two or more unlabeled sets.
 
-Let s_j be the fraction of set j that is predicted positive. Its expectation is θ_j·TPR + (1 − θ_j)·FPR, which is linear
-in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR), so
+Let s_j be the fraction of set j that is predicted positive. The expectation of s_j is θ_j·TPR + (1 − θ_j)·FPR, which is
+linear in θ_j. The accuracy at class prior π is π·TPR + (1 − π)·(1 − FPR). The following estimate of the accuracy is
+unbiased:
 
-    (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π)
+    (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π).
 
-is an unbiased estimate for any rates. Two sets determine w: the estimate is one minus the zero-one UU risk (Eq. 4).
-For more sets, the weights minimize the largest variance over all classifiers, Σ w_j²/(4·n_j). They equal the weights of
-the least-squares line through the points (θ_j, s_j) with weights n_j. Sets with equal priors are pooled.
+For two sets, the weights w are unique, and the estimate is one minus the zero-one UU risk (Eq. 4). For more sets, the
+weights minimize Σ w_j²/(4·n_j), the largest variance over all classifiers. This is equivalent to a weighted
+least-squares fit through the points (θ_j, s_j). Sets with equal priors are pooled.
 """
 
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from uulearn.surrogate.inversion import Floats, Priors, check_fractions, read_pr
 
 
 class AccuracyWeights(NamedTuple):
-    """Weights of the estimate ``offset + weights @ fractions``, with the fraction of each set predicted positive."""
+    """Weights of the estimate ``offset + weights @ fractions``, given the fraction of each set predicted positive."""
 
     offset: float
     weights: Floats  # w, shape (m,)
@@ -30,7 +31,7 @@ class AccuracyWeights(NamedTuple):
 def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: float) -> AccuracyWeights:
     """Return the weights of the unbiased estimate of the accuracy with the smallest worst-case variance.
 
-    ``set_priors`` are the class priors θ_j of m sets, and ``set_sizes`` are their numbers of rows n_j.
+    ``set_priors`` contains the class priors θ_j of m sets, and ``set_sizes`` contains their sizes n_j.
 
     >>> accuracy_weights((0.75, 0.25), (100, 100), 0.5)
     AccuracyWeights(offset=0.5, weights=array([ 1., -1.]), standard_error=0.0707...)
@@ -46,9 +47,10 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
 
 
 def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> float:
-    """Estimate the accuracy of the scores' signs at class prior π, from rows of every set.
+    """Estimate the accuracy at class prior π of predictions given by the sign of the scores.
 
-    Positive scores predict the positive class, and a score of 0 counts as half of each class. No set may be empty.
+    Positive scores predict the positive class, and a score of 0 counts as half of each class. Every set must contain at
+    least one row.
 
     >>> sets = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     >>> estimate_accuracy([1, 1, 1, -1, 1, -1, -1, -1], sets, (0.75, 0.25), 0.5)

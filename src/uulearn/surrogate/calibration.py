@@ -1,8 +1,8 @@
 """Calibrated set probabilities that are consistent with the priors.
 
 Platt scaling fits a logistic curve to the probability of a set, although the priors restrict that probability to an
-interval. Here the curve is the probability t of the positive class, and (1 − t)·u + t·v, on the segment of
-`uulearn.surrogate.inversion`, is fitted to the sets of held-out rows.
+interval. Here, a logistic curve models the probability t of the positive class. The set probabilities (1 − t)·u + t·v
+(see `uulearn.surrogate.inversion`) are fitted to the sets of held-out rows.
 """
 
 from typing import Any, NamedTuple, Self
@@ -24,7 +24,7 @@ RIDGE = 1e-2
 
 
 class MixtureCurve(NamedTuple):
-    """ln(t/(1 − t)) = slope·(score − center)/scale + intercept, with t the probability of the positive class at π̄."""
+    """Curve ln(t/(1 − t)) = slope·(score − center)/scale + intercept; t is the probability of the positive class."""
 
     slope: float
     intercept: float
@@ -32,7 +32,7 @@ class MixtureCurve(NamedTuple):
     scale: float
 
     def positive(self, score: Floats) -> Floats:
-        """Return t, shape (n,)."""
+        """Return the probability t of the positive class, shape (n,)."""
         return np.asarray(expit(self.slope * (score - self.center) / self.scale + self.intercept))
 
 
@@ -41,8 +41,8 @@ def fit_mixture_curve(
 ) -> MixtureCurve:
     """Fit a non-decreasing curve to the sets of held-out rows by maximum likelihood.
 
-    ``score`` is higher for rows that look positive, ``theta`` and ``rho`` are the class prior of each set and its
-    fraction of the rows, and ``weight`` contains the weights of the rows.
+    Rows that look positive have a higher ``score``. ``theta`` contains the class prior of each set, ``rho`` contains
+    the fraction of rows in each set, and ``weight`` contains the row weights.
     """
     center, scale = float(score.mean()), float(score.std()) or 1.0
     z = (score - center) / scale
@@ -62,10 +62,10 @@ def fit_mixture_curve(
 
 
 def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
-    """Return one score per row, shape (n,), from a classifier of sets; a higher score means more likely positive.
+    """Return a score for each row from a classifier of sets; rows with higher scores are more likely positive.
 
     For probabilities q, the score is the log-odds of the expected prior of the row's set, Σ q_j·θ_j, scaled to [0, 1].
-    For decision values, it is their sum weighted by the centered θ_j.
+    For decision values, the score is their weighted sum; the weights are the centered θ_j.
     """
     if hasattr(classifier, "predict_proba"):
         scaled = (classifier.predict_proba(X) @ theta - theta.min()) / np.ptp(theta)
@@ -82,7 +82,7 @@ def positive_score(classifier: Any, X: Any, theta: Floats) -> Floats:
 
 
 class MixtureCalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Set classifier that averages over folds; each fold has its own classifier and calibration curve."""
+    """Ensemble that predicts the set of a row; each fold has its own classifier and calibration curve."""
 
     def __init__(self, estimator: Any, set_priors: Floats, set_fractions: Floats, cv: Any) -> None:
         self.estimator = estimator
@@ -91,7 +91,7 @@ class MixtureCalibratedClassifier(ClassifierMixin, BaseEstimator):  # type: igno
         self.cv = cv
 
     def fit(self, X: Any, sets: NDArray[np.int64], sample_weight: Floats | None = None) -> Self:
-        """Fit a classifier on the training rows of each fold and a curve on its held-out rows."""
+        """For each fold, fit a classifier to the training rows and a curve to the held-out rows."""
         (X,) = indexable(X)
         self.folds_: list[tuple[Any, MixtureCurve]] = []
         for train, held_out in self.cv.split(X, sets):

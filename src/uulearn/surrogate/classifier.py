@@ -1,4 +1,4 @@
-"""`SurrogateSetClassifier`: trains any scikit-learn classifier from unlabeled sets."""
+"""`SurrogateSetClassifier`: train any scikit-learn classifier on unlabeled sets."""
 
 import warnings
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ LARGEST_LOG_ODDS = 36.0  # above this value, 1 − η is rounded to 0 in double 
 
 
 def default_estimator(random_state: Any = None) -> Any:
-    """Return strongly regularized gradient boosting, because the set of a row is only a noisy label of its class."""
+    """Return a strongly regularized gradient boosting model, because the set of a row is only a noisy class label."""
     options = {"learning_rate": 0.05, "max_leaf_nodes": 8, "max_features": 0.3}
     return HistGradientBoostingClassifier(**options, random_state=random_state)
 
@@ -45,9 +45,9 @@ def default_estimator(random_state: Any = None) -> Any:
 class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Binary classifier trained on two or more unlabeled sets with any scikit-learn classifier.
 
-    The base classifier learns to predict the *set* of a row, with its own objective, so trees, kernels and
-    nearest neighbors can be used. Its set probabilities are then converted to the probability of the positive class,
-    using the known class priors (`uulearn.surrogate.inversion`).
+    The base classifier learns to predict the *set* of a row, with its own objective, so trees, kernels and nearest
+    neighbors can be used. The predicted set probabilities are then converted to class probabilities, using the known
+    class priors (`uulearn.surrogate.inversion`).
 
     Parameters
     ----------
@@ -57,22 +57,22 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         π, the class prior of the population that the classifier will be used on. It is not used in training:
         ``set_params(target_prior=0.3)`` re-targets a fitted classifier.
     estimator : classifier, optional
-        Base classifier; it is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
+        Base classifier, which is cloned. Default: ``HistGradientBoostingClassifier`` with ``learning_rate=0.05``,
         ``max_leaf_nodes=8`` and ``max_features=0.3``. ``class_weight`` must be None, because the inversion depends on
         the fractions of the sets.
     calibration : {"mixture", "sigmoid", "isotonic", None}
-        Method of calibrating the set probabilities by cross-validation. ``"mixture"`` fits a logistic curve that is
+        Method for calibrating the set probabilities with cross-validation. ``"mixture"`` fits a logistic curve that is
         consistent with the priors (`uulearn.surrogate.calibration`); ``"sigmoid"`` and ``"isotonic"`` are the methods
         of ``CalibratedClassifierCV``; None uses the output of ``predict_proba``.
     cv : int or splitter
-        Folds for calibration; a number means stratified, shuffled folds.
+        Number of stratified, shuffled folds for calibration, or a scikit-learn splitter.
     random_state : int, RandomState or None
-        Seed of the folds and of the default estimator.
+        Seed for the folds and for the default estimator.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted classifier of sets; ``estimator_.predict_proba(X)`` has shape (n, m).
+        Fitted classifier that predicts the set of a row; ``estimator_.predict_proba(X)`` has shape (n, m).
     set_priors_, set_sizes_, set_fractions_
         Class prior, number of rows and fraction of all rows (by weight if ``sample_weight`` was given) of each set.
     classes_ : array([0, 1])
@@ -118,7 +118,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def fit(self, X: Any, sets: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Train on rows of all sets, in any order; ``sets`` contains the set of each row, 0 to m − 1.
 
-        ``sample_weight`` is passed to the estimator; ``set_priors`` are then weighted class priors.
+        ``sample_weight`` is passed to the estimator. In this case, ``set_priors`` must be weighted class priors.
         """
         theta = read_priors(self.set_priors)
         check_target_prior(self.target_prior)
@@ -159,7 +159,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return default_estimator(self.random_state) if self.estimator is None else self.estimator
 
     def _splitter(self) -> Any:
-        """Return stratified, shuffled folds (tables are often sorted); raise a ValueError for an invalid argument."""
+        """Return ``cv`` if it is a splitter, or create stratified, shuffled folds; check ``calibration`` and ``cv``."""
         if not (self.calibration is None or isinstance(self.calibration, str)) or self.calibration not in CALIBRATIONS:
             names = ", ".join(map(repr, CALIBRATIONS))
             raise ValueError(f"calibration must be one of {names}, got {self.calibration!r}.")
@@ -178,7 +178,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return CalibratedClassifierCV(base, method=self.calibration, cv=cv)
 
     def invert(self, X: Any) -> Inversion:
-        """Return log-odds of the positive class at class prior π, and a mask of the clipped rows.
+        """Return the log-odds of the positive class at class prior π, and a mask of the clipped rows.
 
         If many held-out rows are clipped, the estimator overfits or needs calibration, or the priors are wrong.
         """
@@ -189,15 +189,15 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         return invert_set_posterior(probabilities, self.set_priors_, self.set_fractions_, self.target_prior)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return log-odds of the positive class at class prior π, shape (n,), between −36 and 36."""
+        """Return the log-odds of the positive class at class prior π, shape (n,), clipped to [−36, 36]."""
         return self.invert(X).log_odds.clip(-LARGEST_LOG_ODDS, LARGEST_LOG_ODDS)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        """Return the predicted classes at class prior π, shape (n,): 1 for positive and 0 for negative."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π."""
+        """Return the probabilities of the negative and the positive class at class prior π, shape (n, 2)."""
         log_odds = self.decision_function(X)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
@@ -232,16 +232,16 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
 
 
 def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -> None:
-    """Warn if all priors are close to each other, and report the precision of the accuracy."""
+    """Warn if all priors are close to each other, and report the standard error of the accuracy."""
     span = float(np.ptp(theta))
     if span >= CLOSE_PRIORS:
         return
     error = accuracy_weights(theta, sizes, target_prior).standard_error
     labels = max(1, round(0.25 / error**2))
     warnings.warn(
-        f"set_priors={tuple(theta.tolist())} span only {span:.3g}: these {sum(sizes):,} rows estimate the accuracy "
-        f"with a standard error of up to {100 * error:.2g} points, like {labels:,} labeled rows; use sets whose class "
-        "priors differ more, or many more rows.",
+        f"set_priors={tuple(theta.tolist())} differ by only {span:.3g}: these {sum(sizes):,} rows estimate the "
+        f"accuracy with a standard error of up to {100 * error:.2g} points, equivalent to {labels:,} labeled rows; "
+        "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,
         stacklevel=3,
     )
@@ -253,7 +253,7 @@ def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
         raise ValueError("requires y to be passed, but the target y is None: pass sets, or use fit_sets(X0, X1, ...).")
     values = column_or_1d(sets, warn=True)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError("Input y contains NaN or infinity: sets must be the number of the set each row came from.")
+        raise ValueError("Input y contains NaN or infinity: sets must contain the set number of each row.")
     check_classification_targets(values)
     if len(values) != n_rows:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: X {n_rows}, sets {len(values)}.")
@@ -315,6 +315,6 @@ def _check_base(base: Any, calibration: str | None, weighted: bool) -> None:
     for parameter, value in base.get_params(deep=True).items():
         if parameter.split("__")[-1] == "class_weight" and value is not None:
             raise ValueError(
-                f"{parameter}={value!r} of {name} changes the fractions of the sets, which makes the converted "
-                "probabilities wrong; pass class_weight=None, or use sample_weight, which is taken into account."
+                f"{parameter}={value!r} of {name} changes the effective fractions of the sets, so the converted "
+                "probabilities would be wrong; pass class_weight=None, or use sample_weight instead."
             )

@@ -1,18 +1,18 @@
-"""Conversion between set probabilities and the probability of the positive class, as pure functions.
+"""Pure functions that convert between set probabilities and the probability of the positive class.
 
 Set j = 0 … m − 1 is the mixture θ_j·P + (1 − θ_j)·N of the two classes and contains a fraction ρ_j of the rows. At
 class prior π, Bayes' rule with η(x) = P(y = 1 | x) gives
 
-    P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)),
+    P(set = j | x)  ∝  ρ_j·(θ_j/π·η + (1 − θ_j)/(1 − π)·(1 − η)).
 
-a ratio of two linear functions of η after normalization. At the class prior of all rows, π̄ = Σ ρ_j·θ_j, the denominator
-is 1: with t for η at π̄, the set probabilities lie on the segment
+After normalization, this is a ratio of two linear functions of η. At the class prior of all rows, π̄ = Σ ρ_j·θ_j, the
+denominator is 1. If t is the value of η at π̄, the set probabilities lie on the segment
 
     (1 − t)·u + t·v,    u_j = ρ_j·(1 − θ_j)/(1 − π̄),    v_j = ρ_j·θ_j/π̄.
 
 The inversion is computed at π̄, and then the log-odds are shifted to π (`uulearn.metrics.calibration.shift_log_odds`).
-Two sets determine t. For more sets, t is the maximum-likelihood estimate, argmax Σ_j q_j·ln((1 − t)·u_j + t·v_j) for
-predicted probabilities q; the objective is concave, so bisection on its derivative finds the maximum.
+For two sets, t has a closed form. For more sets, t maximizes the log-likelihood Σ_j q_j·ln((1 − t)·u_j + t·v_j) of the
+predicted probabilities q. The objective is concave, so bisection on its derivative finds the maximum.
 """
 
 from collections.abc import Sequence
@@ -51,17 +51,17 @@ class Inversion(NamedTuple):
 
     @property
     def clipped_fraction(self) -> float:
-        """Fraction of the rows that were clipped."""
+        """Fraction of rows that were clipped."""
         return float(self.clipped.mean())
 
 
 def read_priors(set_priors: Priors) -> Floats:
-    """Return θ as an array of shape (m,), m ≥ 2, or raise a ValueError that names the offending value."""
+    """Return the class priors θ as an array of shape (m,), or raise a ValueError that names the offending value."""
     return np.array(check_priors(set_priors, number="two or more"))
 
 
 def check_fractions(set_fractions: ArrayLike, n_sets: int) -> Floats:
-    """Return ρ, scaled to sum to 1, shape (m,); numbers of rows are accepted."""
+    """Return the fractions ρ of the sets, scaled to sum to 1, shape (m,); row counts are also accepted."""
     fractions = np.asarray(set_fractions, dtype=np.float64)
     if fractions.shape != (n_sets,) or not (np.isfinite(fractions) & (fractions > 0)).all():
         raise ValueError(f"set_fractions must be {n_sets} positive numbers, one per set, got {set_fractions!r}.")
@@ -89,7 +89,7 @@ def segment_ends(theta: Floats, rho: Floats) -> tuple[Floats, Floats]:
 
 
 def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayLike, target_prior: float) -> Floats:
-    """Return P(set = j | x) from η(x), shape (n, m).
+    """Return the set probabilities P(set = j | x) for the given η(x), shape (n, m).
 
     Parameters
     ----------
@@ -117,10 +117,10 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayL
 def invert_set_posterior(
     probabilities: ArrayLike, set_priors: Priors, set_fractions: ArrayLike, target_prior: float
 ) -> Inversion:
-    """Return η(x) as log-odds from P(set = j | x): closed form for two sets, maximum likelihood for more.
+    """Convert set probabilities P(set = j | x) to the log-odds of the positive class.
 
-    ``probabilities``, of shape (n, m), are predicted by a classifier of sets, and ``set_fractions`` are the fractions
-    of its training rows. The other parameters are described in `set_posterior`.
+    ``probabilities`` has shape (n, m) and is predicted by a classifier of sets. ``set_fractions`` contains the fraction
+    of the training rows in each set. The other parameters are described in `set_posterior`.
 
     >>> q = set_posterior([0.2, 0.7], (0.9, 0.5, 0.1), (100, 300, 50), 0.4)
     >>> invert_set_posterior(q, (0.9, 0.5, 0.1), (100, 300, 50), 0.4).positive.round(6)
@@ -137,7 +137,7 @@ def invert_set_posterior(
 
 
 def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two sets at class prior π̄: solve for the class densities, up to a factor, and clip them at 0."""
+    """Compute the inversion for two sets at class prior π̄: solve for scaled class densities, clipped at 0."""
     pooled = float(rho @ theta)
     high, low = (0, 1) if theta[0] > theta[1] else (1, 0)
     positive = (1 - theta[low]) * q[:, high] / rho[high] - (1 - theta[high]) * q[:, low] / rho[low]
@@ -149,7 +149,7 @@ def invert_two(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 
 def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
-    """Invert for two or more sets at class prior π̄: maximize the likelihood by bisection over log-odds."""
+    """Compute the inversion for any number of sets at class prior π̄: maximize the likelihood by bisection."""
     pooled = float(rho @ theta)
     # The segment divided by ρ_j, which changes neither the maximum nor the derivative.
     v, u = theta / pooled, (1 - theta) / (1 - pooled)
@@ -175,7 +175,7 @@ def invert_many(q: Floats, theta: Floats, rho: Floats) -> Inversion:
 
 
 def shift_prior(positive: ArrayLike, from_prior: float, to_prior: float) -> Floats:
-    """Return η at another class prior, for the same two classes (prior shift).
+    """Convert probabilities of the positive class from one class prior to another (prior shift).
 
     >>> shift_prior([0.0, 0.5, 1.0], 0.5, 0.8)
     array([0. , 0.8, 1. ])

@@ -77,7 +77,7 @@ def _open_folder(folder: Path) -> TableReader:
     if not found:
         raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with images.")
     others = len(files) - len(found)
-    notes = [f"{others} files that are not images are ignored"] if others else []
+    notes = [f"{folder} has {others} files that are not images; they are ignored."] if others else []
     frames = (pd.DataFrame({PATH: found[start : start + CHUNK]}) for start in range(0, len(found), CHUNK))
     return TableReader(str(folder), frames, pd.DataFrame({PATH: found[:0]}), notes)
 

@@ -15,6 +15,7 @@ under the assumption, at most one table in a thousand is reported by mistake. Sm
 must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -37,6 +38,11 @@ MIN_COMPARED_ROWS = 10  # with fewer rows, different constant values in the two 
 PERFECT = 0.999  # a column that identifies the set of this fraction of rows distinguishes the sets completely
 N_RANGES = 32  # number of ranges, with the same number of rows, for comparing numbers
 ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compared value by value
+LABEL_CONFIDENCE = 0.99  # of the intervals in which the frequencies of a label must contain the class priors
+ROUNDED_PRIOR = 0.005  # class priors are often rounded to two decimals
+LABEL_SEPARATION = 0.7  # difference of the rates in positives and negatives that a column must exceed to be a label
+LABEL_VALUES = 0.99  # fraction of the known cells that have one of two values
+LABEL_NAMES = {"label", "labels", "class", "target", "y", "outcome", "positive", "is_positive", "truth", "ground_truth"}
 
 Pair = tuple[float, float]
 Codes = NDArray[np.int64]
@@ -90,6 +96,61 @@ def find_leaking_columns(
         if leak is not None:
             found.append(leak)
     return sorted(found, key=lambda leak: -leak.auc)
+
+
+def find_label_columns(
+    frame0: pd.DataFrame, frame1: pd.DataFrame, schema: Schema, set_priors: Pair, *, files: Sequence[str] = FILE_NAMES
+) -> list[LeakingColumn]:
+    """Return the columns that are probably the label: one of two values occurs as often as the class priors say.
+
+    By the equations above, frequencies of θ and θ′ mean that the value occurs in all positives and in no negative.
+    Exact intervals of both frequencies must contain the class priors. Few rows do not distinguish a label from a good
+    feature, so a lower bound of t − f must also exceed `LABEL_SEPARATION`, unless the name is that of a label. The
+    frames are those of `find_leaking_columns`. ``benchmarks/label_column.py`` measures false alarms and power.
+
+    >>> schema = Schema((TableColumn("sick", "boolean"), TableColumn("smokes", "boolean")))
+    >>> in_a = pd.DataFrame({"sick": [1.0] * 160 + [0.0] * 40, "smokes": [1.0] * 100 + [0.0] * 100})
+    >>> in_b = pd.DataFrame({"sick": [1.0] * 42 + [0.0] * 158, "smokes": [1.0] * 80 + [0.0] * 120})
+    >>> [found] = find_label_columns(in_a, in_b, schema, (0.8, 0.2))
+    >>> print(found.reason)  # doctest: +NORMALIZE_WHITESPACE
+    Column 'sick' is probably the label: true occurs in 80% of the rows of the first file and 21% of those of the second
+    file, and the class priors are 0.8 and 0.2.
+    """
+    found = []
+    for column in schema.columns:
+        if column.kind not in ("number", "boolean", "category"):
+            continue
+        cells = [_column_cells(frame[column.name], column) for frame in (frame0, frame1)]
+        known = [own.values[own.known] for own in cells]
+        values, totals = np.unique(np.concatenate(known), return_counts=True)
+        common = np.argsort(-totals, kind="stable")[:2]
+        if min(map(len, known)) < MIN_COMPARED_ROWS or totals[common].sum() < LABEL_VALUES * totals.sum():
+            continue
+        for value in values[common]:
+            counts = [int((own == value).sum()) for own in known]
+            sizes = [len(own) for own in known]
+            if _has_class_priors(column, counts, sizes, set_priors):
+                q, q_prime = counts[0] / sizes[0], counts[1] / sizes[1]
+                reason = (
+                    f"Column {column.name!r} is probably the label: {show_value(value, column)} occurs in {q:.0%} of "
+                    f"the rows of {files[0]} and {q_prime:.0%} of those of {files[1]}, and the class priors are "
+                    f"{set_priors[0]:g} and {set_priors[1]:g}."
+                )
+                found.append(LeakingColumn(column.name, 0.5 + abs(q - q_prime) / 2, reason))
+                break
+    return found
+
+
+def _has_class_priors(column: TableColumn, counts: Sequence[int], sizes: Sequence[int], priors: Pair) -> bool:
+    """Return whether a value occurs in both sets as often as positives, and hardly in negatives."""
+    level = (1 - LABEL_CONFIDENCE) / 2
+    low, high = np.transpose([exact_interval(*pair, level) for pair in zip(counts, sizes, strict=True)])
+    if (priors < low - ROUNDED_PRIOR).any() or (priors > high + ROUNDED_PRIOR).any():
+        return False
+    q, own, other = np.divide(counts, sizes), int(np.argmax(priors)), int(np.argmin(priors))
+    separation = q[own] - q[other] - math.hypot(q[own] - low[own], high[other] - q[other])
+    named = column.name.lower() in LABEL_NAMES
+    return named or bool(separation >= LABEL_SEPARATION * (priors[own] - priors[other]))
 
 
 class ColumnCells(NamedTuple):
@@ -315,10 +376,15 @@ def _excess(counts: Sequence[Codes], chosen: Mask, side: PriorBound, level: floa
     inside = [int(own[chosen].sum()) for own in counts]
     sizes = [int(own.sum()) for own in counts]
     own, other = side.own, 1 - side.own
-    lowest = float(beta.ppf(level, inside[own], sizes[own] - inside[own] + 1)) if inside[own] else 0.0
-    rest = sizes[other] - inside[other]
-    highest = float(beta.ppf(1 - level, inside[other] + 1, rest)) if rest else 1.0
+    lowest, _ = exact_interval(inside[own], sizes[own], level)
+    _, highest = exact_interval(inside[other], sizes[other], level)
     return side.many * lowest - side.few * highest, (inside[0] / sizes[0], inside[1] / sizes[1])
+
+
+def exact_interval(count: int, size: int, level: float) -> Pair:
+    """Return the interval of Clopper and Pearson for a fraction; each end is wrong with probability ``level``."""
+    low = float(beta.ppf(level, count, size - count + 1)) if count else 0.0
+    return low, float(beta.ppf(1 - level, count + 1, size - count)) if count < size else 1.0
 
 
 def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:

@@ -28,7 +28,7 @@ from uulearn.exceptions import TableError
 from uulearn.tabular.cells import compact
 from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema, base_folder, load_images, open_rows, survey_images
-from uulearn.tabular.leakage import LeakingColumn, find_leaking_columns
+from uulearn.tabular.leakage import LeakingColumn, find_label_columns, find_leaking_columns
 from uulearn.tabular.schema import Schema, apply_schema
 from uulearn.tabular.survey import Survey
 
@@ -180,6 +180,10 @@ def prepare(
         source.keep_spelling(column.name for column in schema.columns if column.kind == "text")
     samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
     leaking_columns = find_leaking_columns(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)
+    if set_priors is not None:
+        known = {leak.column for leak in leaking_columns}
+        labels = find_label_columns(samples[0], samples[1], schema, set_priors, files=names)
+        leaking_columns += [leak for leak in labels if leak.column not in known]
     encoder = TableEncoder(schema).fit(pd.concat(samples, ignore_index=True))
     missing = {
         name: (int(summary.missing[0]) / sizes[0], int(summary.missing[1]) / sizes[1])
@@ -201,7 +205,8 @@ def _read_both(
 
 
 def _file_notes(sources: tuple[RowSource, RowSource]) -> list[str]:
-    return [f"{source.name}: {note}" for source in sources for note in source.notes]
+    """Return the notes of both files, which start with the name of the file."""
+    return [note for source in sources for note in source.notes]
 
 
 def prepare_images(

@@ -36,6 +36,7 @@ from uulearn.tabular.cells import (
     WORD,
     Cells,
     parse_cells,
+    parse_dates,
 )
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote_value, suggest
 
@@ -98,6 +99,8 @@ class ColumnSummary:
             orders = np.bincount(cells.orders[dated], weights=counts[dated], minlength=EITHER + 1)
             self.orders[which] += orders.astype(np.int64)
             dates = cells.dates[dated]
+            if (month_first := np.isnat(dates)).any():
+                dates[month_first] = parse_dates(pa.array(cells.raw[dated][month_first]), day_first=False)[0]
             self.has_time = self.has_time or bool((dates != dates.astype("datetime64[D]")).any())
         hashes = _hash_values(cells)
         by_row = np.append(hashes, np.uint64(0))[cells.codes]

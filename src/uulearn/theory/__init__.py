@@ -1,7 +1,7 @@
-"""The paper's bounds (Lemma 2, Theorems 3 and 4, Corollary 5), and the number of rows needed for an evaluation.
+"""Compute the paper's bounds (Lemma 2, Theorems 3 and 4, Corollary 5) and the number of rows for an evaluation.
 
-`uulearn.theory.deviation` bounds the risk of a classifier that is independent of the rows, `uulearn.theory.estimation`
-bounds the risk of a trained classifier, and `uulearn.theory.planning` computes how many rows an evaluation needs.
+`uulearn.theory.deviation` bounds the risk of a classifier that is independent of the rows. `uulearn.theory.estimation`
+bounds the risk of a trained classifier. `uulearn.theory.planning` computes how many rows an evaluation needs.
 Equations and theorems are numbered as in Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
 """
 

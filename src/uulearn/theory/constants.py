@@ -1,4 +1,4 @@
-"""Valid ranges of the arguments of the bounds, and the constants C_ℓ, L_ℓ and L_f of losses and corrections."""
+"""Validate the arguments of the bounds, and compute the constants C_ℓ, L_ℓ and L_f of losses and corrections."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from uulearn.risk.coefficients import UUCoefficients, uu_coefficients
 from uulearn.risk.corrections import DEFAULT_SLOPE, check_slope
 from uulearn.risk.losses import LOSSES
 
-_PART = "it is a lower bound of this class's part of the risk, {} times its mean loss."
+_PART = "it is a lower bound on {} times the mean loss of this class."
 # For each argument: the range, whether its ends are allowed, and advice for a value outside the range. An infinite
 # upper end allows any finite number. The caller passes the upper end for alpha and beta.
 _RANGES: dict[str, tuple[float, float, bool, str]] = {
@@ -21,19 +21,19 @@ _RANGES: dict[str, tuple[float, float, bool, str]] = {
     "correction_lipschitz": (
         1, math.inf, True, "it is 1 for relu and abs, and max(1, |λ|) for leaky_relu; see correction_lipschitz()."
     ),
-    "delta": (0, 1, False, "it is the error probability, 0.05 for 95% confidence."),
+    "delta": (0, 1, False, "it is the error probability (0.05 for 95% confidence)."),
     "fraction": (0, 1, False, "it is the fraction of rows from set 0."),
     "half_width": (0, 1, False, "write two percentage points as 0.02."),
-    "input_bound": (0, math.inf, False, "it bounds the Euclidean norm of every row."),
-    "loss_bound": (0, math.inf, False, "it is the largest value of the loss: 1 for the zero-one and sigmoid losses."),
+    "input_bound": (0, math.inf, False, "it is an upper bound on the Euclidean norm of every row."),
+    "loss_bound": (0, math.inf, False, "it is the largest value of the loss (1 for the zero-one and sigmoid losses)."),
     "loss_lipschitz": (0, math.inf, True, "the zero-one loss has no Lipschitz constant; use a surrogate loss."),
     "rademacher": (0, math.inf, True, "pass two numbers, (ℜ_n, ℜ_n′)."),
-    "score_bound": (0, math.inf, False, "it bounds the absolute value of every score."),
+    "score_bound": (0, math.inf, False, "it is an upper bound on the absolute value of every score."),
 }  # fmt: skip
 
 
 def check_number(name: str, value: float, high: float | None = None) -> float:
-    """Return the named argument as a float within its range, or raise a ValueError with advice."""
+    """Return the argument as a float, or raise a ValueError with advice if it is outside its valid range."""
     low, default_high, closed, advice = _RANGES[name]
     high = default_high if high is None else high
     good = isinstance(value, Real) and math.isfinite(value) and (low <= value <= high if closed else low < value < high)
@@ -47,13 +47,13 @@ def check_number(name: str, value: float, high: float | None = None) -> float:
 
 
 def magnitudes(set_priors: Sequence[float], target_prior: float) -> UUCoefficients:
-    """Return |a|, |b|, |c|, |d|. The paper assumes θ > θ′; the other order changes all signs but no bound."""
+    """Return |a|, |b|, |c|, |d|. The paper assumes θ > θ′; for θ < θ′, all signs change, but the bounds do not."""
     return UUCoefficients(*(abs(value) for value in uu_coefficients(set_priors, target_prior)))
 
 
 @dataclass(frozen=True)
 class LossConstants:
-    """Properties of a loss on the margins |z| ≤ C_g."""
+    """Constants of a loss for margins |z| ≤ C_g."""
 
     bound: float  # C_ℓ, its largest value
     least: float  # its smallest value; π·least and (1 − π)·least are valid choices of α and β
@@ -72,7 +72,7 @@ _LIPSCHITZ: dict[str, Callable[[float], float]] = {
 
 
 def loss_constants(loss: str, score_bound: float) -> LossConstants:
-    """Return C_ℓ, the smallest value and L_ℓ of a loss of `uulearn.risk.LOSSES` on |z| ≤ ``score_bound`` (C_g).
+    """Return the constants of a loss in `uulearn.risk.LOSSES` for margins |z| ≤ ``score_bound`` (C_g).
 
     >>> loss_constants("sigmoid", 2.0)
     LossConstants(bound=0.880797..., least=0.119202..., lipschitz=0.25)
@@ -91,7 +91,7 @@ def loss_constants(loss: str, score_bound: float) -> LossConstants:
 
 
 def correction_lipschitz(method: str, slope: float = DEFAULT_SLOPE) -> float:
-    """Return L_f of a named correction: 1 for ``"relu"`` and ``"abs"``, max(1, |λ|) for ``"leaky_relu"``.
+    """Return the Lipschitz constant L_f of ``"relu"`` and ``"abs"`` (1), or of ``"leaky_relu"`` (max(1, |λ|)).
 
     >>> correction_lipschitz("abs"), correction_lipschitz("leaky_relu", -2)
     (1.0, 2.0)

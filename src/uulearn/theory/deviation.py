@@ -1,18 +1,18 @@
-"""Bounds on the distance of the corrected risk from the true risk of a fixed classifier (Lemma 2 and Theorem 3).
+"""Bounds on the distance between the corrected risk and the true risk of a fixed classifier (Lemma 2 and Theorem 3).
 
-These bounds are for held-out rows: the classifier must not depend on the rows. The functions have these
-parameters in common:
+The bounds apply to held-out rows: the classifier must not depend on the rows that are used to compute the risk. The
+functions have these parameters in common:
 
 * ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
-* ``alpha``, ``beta``: lower bounds of the two parts of the true risk, α ≤ π·R_p⁺(g) and β ≤ (1 − π)·R_n⁻(g). For the
-  zero-one loss the parts are the fractions of false negatives and of false positives among all rows;
-* ``loss_bound`` C_ℓ: the largest value of the loss, 1 for the zero-one loss;
-* ``correction_lipschitz`` L_f: 1 for relu and abs, max(1, |λ|) for leaky_relu;
+* ``alpha``, ``beta``: lower bounds on the two parts of the true risk, α ≤ π·R_p⁺(g) and β ≤ (1 − π)·R_n⁻(g). For the
+  zero-one loss, the parts are the fractions of false negatives and of false positives among all rows;
+* ``loss_bound`` C_ℓ: the largest value of the loss (1 for the zero-one loss);
+* ``correction_lipschitz`` L_f: 1 for relu and abs, and max(1, |λ|) for leaky_relu;
 * ``delta`` δ: the probability that the bound fails.
 
-The paper prints the second exponent with b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most b·C_ℓ/n
-and a row of set 1 by d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′. This form is used here; for n = n′ the
-two agree. A bound on a probability is vacuous above 1, and a bound on a risk above C_ℓ.
+The second exponent in the paper contains b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most
+b·C_ℓ/n, and a row of set 1 by at most d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′, which is used here. For
+n = n′, the two are equal. A bound on a probability is vacuous if it exceeds 1, and a bound on a risk if it exceeds C_ℓ.
 """
 
 import math
@@ -27,20 +27,20 @@ Pair = Sequence[float]
 
 @dataclass(frozen=True)
 class NegativeTermBound:
-    """Bounds on the probability that a risk term is negative; their sum is Δ_g of Theorem 3."""
+    """Bounds on the probability that each risk term is negative; their sum is Δ_g in Theorem 3."""
 
     positive: float  # for a·R̂_u⁺ − c·R̂_u′⁺
     negative: float  # for d·R̂_u′⁻ − b·R̂_u⁻
 
     @property
     def value(self) -> float:
-        """Δ_g, a bound on the probability that either term is negative; may exceed 1."""
+        """Δ_g, a bound on the probability that either term is negative; the bound may exceed 1."""
         return self.positive + self.negative
 
 
 @dataclass(frozen=True)
 class BiasBound:
-    """Two upper bounds on E[R̂_cc(g)] − R(g), which is never negative."""
+    """Two upper bounds on the bias E[R̂_cc(g)] − R(g), which is never negative."""
 
     value: float  # (L_f + 1)(a + b + c + d)·C_ℓ·Δ_g (Eq. 8)
     sharp: float  # a smaller bound, computed from the same exponents; see `bias_bound`
@@ -48,7 +48,7 @@ class BiasBound:
 
 @dataclass(frozen=True)
 class DeviationBound:
-    """|R̂_cc(g) − R(g)| ≤ bias + spread with probability at least ``confidence``."""
+    """Upper bound on |R̂_cc(g) − R(g)|: bias + spread, with probability at least ``confidence``."""
 
     bias: float
     spread: float  # C_δ·χ = C_ℓ·L_f·√(ln(2/δ)/2)·((a + b)/√n + (c + d)/√n′)
@@ -57,7 +57,7 @@ class DeviationBound:
 
     @property
     def value(self) -> float:
-        """The bound, which is vacuous if it exceeds C_ℓ."""
+        """The value of the bound, which is vacuous if it exceeds C_ℓ."""
         return self.bias + self.spread
 
 
@@ -90,9 +90,9 @@ def bias_bound(
 ) -> BiasBound:
     """Bound the bias of the corrected risk (Theorem 3, Eq. 8).
 
-    ``sharp`` is tighter than the paper's bound: only a negative risk term X contributes to the bias, at most
-    (L_f + 1)·E|X|·1[X < 0]. For the positive term this expectation is at most c·C_ℓ·Δ⁺ (a·C_ℓ·Δ⁺ if θ < θ′), and at
-    most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used. The negative term is bounded in the same way.
+    ``sharp`` is tighter than the paper's bound: a risk term X contributes to the bias only if it is negative, and at
+    most (L_f + 1)·E|X|·1[X < 0]. For the positive term, this expectation is at most c·C_ℓ·Δ⁺ (a·C_ℓ·Δ⁺ if θ < θ′) and
+    at most the integral of Pr(X ≤ −t) over t > 0. The smaller value is used. The negative term is bounded similarly.
 
     >>> bound = bias_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> print(f"{bound.value:.1e} {bound.sharp:.1e}")
@@ -146,7 +146,7 @@ def alternative_deviation_bound(
     correction_lipschitz: float = 1.0,
     delta: float = 0.05,
 ) -> DeviationBound:
-    """Bound the same distance without a bias term, with probability at least 1 − δ − Δ_g (Theorem 3, Eq. 10).
+    """Bound the same distance as `deviation_bound`, without bias, with probability ≥ 1 − δ − Δ_g (Theorem 3, Eq. 10).
 
     >>> bound = alternative_deviation_bound((0.8, 0.2), 0.5, (500, 500), alpha=0.05, beta=0.05)
     >>> round(bound.value, 3), round(bound.confidence, 3)
@@ -186,7 +186,7 @@ def mcdiarmid_spread(
     correction_lipschitz: float,
     inverse_failure: float,
 ) -> float:
-    """Return C_ℓ·L_f·√(ln(inverse_failure)/2)·χ: C_δ·χ of Theorem 3 for 2/δ, C′_δ·χ of Theorem 4 for 1/δ."""
+    """Return C_ℓ·L_f·√(ln(inverse_failure)/2)·χ: C_δ·χ in Theorem 3 for 2/δ, and C′_δ·χ in Theorem 4 for 1/δ."""
     n, n_prime = check_sizes(sizes)
     a, b, c, d = magnitudes(set_priors, target_prior)
     chi = (a + b) / math.sqrt(n) + (c + d) / math.sqrt(n_prime)

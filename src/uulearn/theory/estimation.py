@@ -1,7 +1,7 @@
 """Bounds on the estimation error of a trained classifier: Theorem 4 and, for fully connected networks, Corollary 5.
 
-Both compare ĝ, an exact minimizer of the corrected risk over a class 𝒢 that is closed under negation, with g*, the best
-classifier of 𝒢. The bounds hold for every distribution and far exceed typical errors; above C_ℓ they are vacuous.
+The bounds compare ĝ, an exact minimizer of the corrected risk over a function class 𝒢 that is closed under negation,
+with g*, the best classifier in 𝒢. They hold for every distribution, so they are far larger than typical errors.
 """
 
 import math
@@ -18,7 +18,7 @@ from uulearn.theory.network import NetworkNorms
 
 @dataclass(frozen=True)
 class EstimationErrorBound:
-    """R(ĝ) − R(g*) ≤ complexity + bias + spread with probability at least ``confidence``.
+    """Upper bound on R(ĝ) − R(g*): complexity + bias + spread, with probability at least ``confidence``.
 
     >>> EstimationErrorBound(complexity=0.5, bias=0.25, spread=0.125, confidence=0.95).value
     0.875
@@ -31,7 +31,7 @@ class EstimationErrorBound:
 
     @property
     def value(self) -> float:
-        """The bound, which is vacuous if it exceeds C_ℓ."""
+        """The value of the bound, which is vacuous if it exceeds C_ℓ."""
         return self.complexity + self.bias + self.spread
 
 
@@ -55,8 +55,8 @@ def estimation_error_bound(
     Parameters
     ----------
     rademacher : (ℜ_n, ℜ_n′)
-        Rademacher complexities of the class for n rows of set 0 and for n′ rows of set 1. For linear models with
-        ‖w‖ ≤ C_w on rows with ‖x‖ ≤ C_x they are at most C_x·C_w/√n and C_x·C_w/√n′.
+        Rademacher complexities of the function class for n rows of set 0 and for n′ rows of set 1. For linear models
+        with ‖w‖ ≤ C_w and rows with ‖x‖ ≤ C_x, they are at most C_x·C_w/√n and C_x·C_w/√n′.
     loss_bound, loss_lipschitz, correction_lipschitz : float
         C_ℓ, L_ℓ and L_f; see `loss_constants` and `correction_lipschitz`.
 
@@ -106,9 +106,9 @@ def network_error_bound(
     norms : NetworkNorms
         Result of `network_norms` for a trained network, or norms that were chosen before training.
     loss, method, slope
-        Names of the training loss and correction. C_ℓ and L_ℓ are computed on |z| ≤ C_g, the largest possible score.
+        The training loss, the correction method and its slope λ. C_ℓ and L_ℓ are computed for scores |z| ≤ C_g.
     alpha, beta : float, optional
-        As in `estimation_error_bound`. Default: π and 1 − π times the smallest loss on |z| ≤ C_g.
+        Same as in `estimation_error_bound`. Default: the smallest loss for |z| ≤ C_g, times π and 1 − π.
 
     Examples
     --------

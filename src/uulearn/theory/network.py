@@ -1,15 +1,15 @@
-"""Frobenius norms of a trained network, for Corollary 5.
+"""Compute the Frobenius norms of a trained network for Corollary 5.
 
-The corollary applies to g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))): fully connected, one output, no biases, no normalization,
-and an element-wise σ that is 1-Lipschitz with σ(tz) = tσ(z) for t ≥ 0. Supported layers:
+The corollary applies to fully connected networks g(x) = W_m σ(W_{m−1} σ(… σ(W_1 x))) with one output. The activation σ
+is applied element-wise, is 1-Lipschitz, and satisfies σ(tz) = tσ(z) for t ≥ 0. Supported layers:
 
 * ReLU, leaky ReLU with |slope| ≤ 1, and no activation;
-* batch normalization directly after a linear layer, which is folded into the linear layer; and dropout, which has no
-  effect in evaluation mode;
+* batch normalization directly after a linear layer, into which it is folded;
+* dropout, which has no effect in evaluation mode;
 * biases. A constant κ > 0 is appended to the rows and passed from layer to layer, since σ(κ) = κ: layer j becomes
-  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The κ are chosen to minimize the bound, a geometric program.
+  [[W_j, b_j/κ_j], [0, κ_{j+1}/κ_j]]. The constants minimize the bound; they are the solution of a geometric program.
 
-Other layers (convolutions, residual connections, layer normalization, tanh, GELU) raise an error.
+Other layers, such as convolutions, residual connections, layer normalization, tanh and GELU, raise an error.
 """
 
 import copy
@@ -33,7 +33,7 @@ _MAX_LOG_CONSTANT = 60.0  # bounds ln κ, which would diverge for a layer of zer
 
 
 class AffineLayer(NamedTuple):
-    """x ↦ weight·x + bias, with batch normalization folded in."""
+    """The affine map x ↦ weight·x + bias, with batch normalization folded in."""
 
     weight: Floats
     bias: Floats
@@ -41,7 +41,7 @@ class AffineLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkNorms:
-    """Properties of a network that Corollary 5 uses.
+    """Norms of a network and its input that are used in Corollary 5.
 
     >>> NetworkNorms(frobenius=(2.0, 3.0), input_bound=1.0).score_bound
     6.0
@@ -53,17 +53,17 @@ class NetworkNorms:
 
     @property
     def depth(self) -> int:
-        """m, the number of weight matrices."""
+        """The number of weight matrices, m in Corollary 5."""
         return len(self.frobenius)
 
     @property
     def score_bound(self) -> float:
-        """C_g = C_x·∏ M_F(j), the largest possible score."""
+        """The largest possible score, C_g = C_x·∏ M_F(j)."""
         return self.input_bound * math.prod(self.frobenius)
 
     @property
     def complexity(self) -> float:
-        """C_x·(√(2m ln 2) + 1)·∏ M_F(j); divided by √n, it bounds the Rademacher complexity."""
+        """Bound on √n times the Rademacher complexity: C_x·(√(2m ln 2) + 1)·∏ M_F(j)."""
         return (math.sqrt(2 * self.depth * math.log(2)) + 1) * self.score_bound
 
 
@@ -71,8 +71,8 @@ def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     """Return the norms of a trained network for Corollary 5.
 
     ``model`` is a fitted `uulearn.UUClassifier`, `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an
-    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, a bound on the Euclidean
-    norm of every possible row that is passed to the model or classifier.
+    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, an upper bound on the
+    Euclidean norm of every row that can be passed to the model or classifier.
 
     >>> import torch
     >>> model = torch.nn.Linear(2, 1)
@@ -131,7 +131,7 @@ def _network_of(classifier: Any) -> tuple[nn.Module, float]:
         raise TypeError(f"model must be a torch module or a fitted UUClassifier, got {classifier!r}; call fit first.")
     if isinstance(module, Ensemble):
         raise ValueError(
-            f"Corollary 5 requires one network, got a classifier with {len(module.models)}; pass one of them, "
+            f"Corollary 5 requires one network, got a classifier with {len(module.models)} networks; pass one of them, "
             "classifier.submodel(0).model_.models[0], or fit with n_estimators=1."
         )
     return module, float(classifier.trained_.input_scale)
@@ -176,7 +176,7 @@ def _log_norms(u: Floats, weights: Floats, biases: Floats, bound: float) -> tupl
 
 
 def _best_log_constants(weights: Floats, biases: Floats, bound: float, k: int) -> Floats:
-    """Return the constants that minimize the product of all norms; any constants give a valid bound."""
+    """Return the logarithms of the constants that minimize the product of all norms; any constants give a bound."""
 
     def log_product(u: Floats) -> float:
         log_input, log_norms = _log_norms(u, weights, biases, bound)

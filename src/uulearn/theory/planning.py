@@ -1,12 +1,12 @@
 """Compute the number of rows needed to estimate the accuracy.
 
-For a classifier chosen independently of these rows, let s and s′ be the fractions of set 0 and of set 1 predicted
-positive. One minus the unbiased zero-one risk (Eq. 4) is then
+For a classifier that does not depend on the held-out rows, let s and s′ be the fractions of rows in set 0 and in set 1
+that are predicted positive. The estimated accuracy, one minus the unbiased zero-one risk (Eq. 4), is then
 
-    Â = 1 − π + (a + b)·s − (c + d)·s′,
+    Â = 1 − π + (a + b)·s − (c + d)·s′.
 
-so its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expected
-value of s, and p′ is that of s′. Every interval has the form ±√(S₀²/n + S₁²/n′); see `IntervalSpread`.
+Its variance is (a + b)²·p(1 − p)/n + (c + d)²·p′(1 − p′)/n′, where p = θ·TPR + (1 − θ)·FPR is the expected value of
+s, and p′ is the expected value of s′. All intervals have the form ±√(S₀²/n + S₁²/n′); see `IntervalSpread`.
 """
 
 import math
@@ -25,7 +25,7 @@ GAP_FACTORS = (2.0, 1.0, 0.75, 0.5, 0.25)  # multiples of the difference between
 
 
 class SetSizes(NamedTuple):
-    """Numbers of rows of set 0 and of set 1.
+    """Numbers of rows in set 0 and in set 1.
 
     >>> SetSizes(300, 200).total
     500
@@ -36,13 +36,13 @@ class SetSizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Total number of rows of both sets."""
+        """Total number of rows in both sets."""
         return self.set0 + self.set1
 
 
 @dataclass(frozen=True)
 class IntervalSpread:
-    """S₀ and S₁ of the half-width √(S₀²/n + S₁²/n′) of an interval.
+    """Coefficients S₀ and S₁ of an interval with half-width √(S₀²/n + S₁²/n′).
 
     >>> spread = IntervalSpread(3.0, 1.0)
     >>> spread.best_fraction, spread.rows(0.1), spread.rows(0.1, fraction=0.5)
@@ -54,17 +54,17 @@ class IntervalSpread:
 
     @property
     def best_fraction(self) -> float:
-        """Best fraction of rows from set 0 (Neyman allocation: sizes proportional to S₀ and S₁)."""
+        """Optimal fraction of rows from set 0 (Neyman allocation: sizes are proportional to S₀ and S₁)."""
         both = self.set0 + self.set1
         return self.set0 / both if both > 0 else 0.5
 
     def half_width(self, sizes: Sequence[int]) -> float:
-        """Return the half-width of the interval for n and n′ rows."""
+        """Return the half-width of the interval for sets with n and n′ rows."""
         n, n_prime = check_sizes(sizes)
         return math.hypot(self.set0 / math.sqrt(n), self.set1 / math.sqrt(n_prime))
 
     def rows(self, half_width: float, fraction: float | None = None) -> SetSizes:
-        """Return the smallest set sizes that reach a half-width, for a given fraction from set 0 (default: best)."""
+        """Return the smallest set sizes that reach a half-width; ``fraction`` is the fraction of rows from set 0."""
         scale = check_number("half_width", half_width) ** -2
         if fraction is None:
             scale *= self.set0 + self.set1
@@ -74,12 +74,12 @@ class IntervalSpread:
         return SetSizes(_whole(total * fraction), _whole(total * (1 - fraction)))
 
     def relative_cost(self, fraction: float) -> float:
-        """Return the total number of rows for a fraction from set 0, divided by the number for the best fraction."""
+        """Return the total number of rows if this fraction is from set 0, relative to the best fraction."""
         fraction, best = check_number("fraction", fraction), self.best_fraction
         return best**2 / fraction + (1 - best) ** 2 / (1 - fraction) if self.set0 + self.set1 > 0 else 1.0
 
     def rows_needed(self, *, half_width: float, set0: int | None = None, set1: int | None = None) -> int | None:
-        """Return the number of rows that one set needs, given the size of the other; None if no number is enough."""
+        """Return the number of rows that one set needs, given the size of the other, or None if no number is enough."""
         if (set0 is None) == (set1 is None):
             raise ValueError("pass the size of exactly one set, set0 or set1.")
         given, own, other = (set1, self.set0, self.set1) if set0 is None else (set0, self.set1, self.set0)
@@ -94,7 +94,7 @@ class IntervalSpread:
 def anticipated_spread(
     set_priors: Sequence[float], target_prior: float, *, accuracy: float = 0.9, delta: float = 0.05
 ) -> IntervalSpread:
-    """Return the spread of the estimated accuracy for a classifier of the given accuracy.
+    """Return the spread of the estimated accuracy for a classifier with the given accuracy.
 
     The accuracy is assumed to be the same on positives and on negatives; the interval holds with probability 1 − δ.
 
@@ -118,7 +118,7 @@ def worst_spread(set_priors: Sequence[float], target_prior: float, *, delta: flo
 
 
 def guaranteed_spread(set_priors: Sequence[float], target_prior: float, *, delta: float = 0.05) -> IntervalSpread:
-    """Return the spread from Hoeffding's inequality, valid for any classifier and size; see `hoeffding_half_width`.
+    """Return the spread from Hoeffding's inequality, which holds for any classifier; see `hoeffding_half_width`.
 
     >>> guaranteed_spread((0.6, 0.4), 0.5).rows(0.02)
     SetSizes(set0=57639, set1=57639)
@@ -160,7 +160,7 @@ def _spread(
 
 
 def _whole(rows: float) -> int:
-    """Round up to a whole number of at least 1, ignoring rounding errors in the value."""
+    """Round up to an integer of at least 1, with a tolerance for floating-point errors."""
     return max(1, math.ceil(rows * (1 - 1e-12)))
 
 
@@ -175,7 +175,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class PriorGap:
-    """Number of rows needed with other priors that have the same mean."""
+    """Number of rows needed if the difference between the class priors changes but their mean does not."""
 
     set_priors: tuple[float, float]
     rows_each: int
@@ -231,11 +231,11 @@ def plan_rows(
     sizes: Sequence[int] | None = None,
     delta: float = 0.05,
 ) -> RowPlan:
-    """Compute the number of held-out rows of both sets needed to estimate the accuracy.
+    """Compute the number of held-out rows from each set that is needed to estimate the accuracy.
 
     ``accuracy`` is the anticipated accuracy, which is assumed to be the same for both classes. ``half_width`` is half
-    the width of the desired interval. If ``sizes``, the numbers of available rows (n, n′), are given, the precision for
-    these sizes is computed too. Intervals hold with probability 1 − ``delta``.
+    the width of the desired interval. ``sizes`` contains the available numbers of rows (n, n′), for which the precision
+    is computed (default: the required sizes). Intervals hold with probability 1 − ``delta``.
 
     >>> plan = plan_rows((0.8, 0.2), 0.5, half_width=0.02, sizes=(3000, 1000))
     >>> plan.equal, round(plan.precision.half_width, 4), plan.precision.set0_needed

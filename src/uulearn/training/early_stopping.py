@@ -1,20 +1,27 @@
-"""Early stopping: find the best epoch of each run by its smoothed validation error."""
+"""Early stopping: the best epoch of one run, or of each run of batched training, by its smoothed validation error.
+
+An epoch looks better than it is on the held-out rows that chose it; `CrossedEpochs` scores them at another epoch.
+"""
 
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from uulearn.risk import UUCoefficients
 from uulearn.training.history import History
 from uulearn.training.options import RunOptions
 
 Weights = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 EARLY_STOPPING_METRIC = "validation_zero_one"
-"""Unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
+"""The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
+EPOCH_PARTS = 10
+"""Number of parts of the held-out rows in `CrossedEpochs`: an epoch chosen by 90% of the rows is nearly as good."""
 
 
 class BestEpoch:
@@ -75,6 +82,66 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
             "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)
+
+
+class CrossedEpochs:
+    """Scores of held-out rows at epochs that other held-out rows chose.
+
+    On the rows that choose the best epoch, this epoch looks better than it is. So the held-out rows of each set are
+    split at random into parts, and each part is scored at the best epoch of all other parts. Such scores are fit for
+    calibration and evaluation. There may be several runs with the same numbers of held-out rows.
+    """
+
+    def __init__(
+        self, sizes: tuple[int, int], coefficients: Sequence[UUCoefficients], seeds: Sequence[int], smoothing: int
+    ) -> None:
+        sets = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
+        self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
+        """The part of every row, those of set 0 first, shape (R, n)."""
+        self.errors: list[Tensor] = []
+        """Validation error without each part in each epoch, shape (R, parts)."""
+        self.scores = torch.full((EPOCH_PARTS, *self.parts.shape), math.nan)
+        """Scores of all held-out rows at the best epoch without each part, shape (parts, R, n)."""
+        self._best = [[BestEpoch(smoothing, None) for _ in range(EPOCH_PARTS)] for _ in seeds]
+        # With the fractions q and q′ of the sets predicted positive, the error is a − c − (a + b)q + (c + d)q′.
+        self._constants = torch.tensor([[a - c] for a, _, c, _ in coefficients], dtype=torch.float64)
+        slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in coefficients], dtype=torch.float64)
+        others = (self.parts[:, None] != torch.arange(EPOCH_PARTS)[:, None]).double()
+        counts = torch.stack([others[..., sets == which].sum(2) for which in (0, 1)], 2)
+        self._weights = others * (slopes[:, None] / counts)[..., sets]
+
+    def update(self, scores: Tensor, running: Sequence[bool]) -> None:
+        """Add the scores of the next epoch, shape (R, n); runs that have stopped are not updated."""
+        weight = torch.einsum("rn,rpn->rp", (scores > 0).double(), self._weights)
+        self.errors.append(self._constants + weight)
+        for (run, part), error in np.ndenumerate(self.errors[-1].numpy()):
+            if running[run] and self._best[run][part].update(float(error)):
+                self.scores[part, run] = scores[run]
+
+    def cross(self, final: Tensor) -> Tensor:
+        """Return the scores of each part at the best epoch of the others, on the scale of the final scores (R, n).
+
+        Scores grow from epoch to epoch. Those of every epoch are rescaled to the mean magnitude of the final scores.
+        """
+        scale = final.abs().mean(1, keepdim=True) / self.scores.abs().mean(2, keepdim=True)
+        rescaled = torch.where(scale.isfinite(), self.scores * scale, final)
+        return rescaled.gather(0, self.parts[None])[0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the errors and scores so far."""
+        return {"errors": list(self.errors), "scores": self.scores.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `state_dict`."""
+        self.errors, self.scores = list(state["errors"]), state["scores"]
+        for errors in self.errors:
+            for (run, part), error in np.ndenumerate(errors.numpy()):
+                self._best[run][part].update(float(error))
+
+
+def _assign_parts(sizes: tuple[int, int], seed: int) -> Tensor:
+    rng = np.random.default_rng([seed, 6])
+    return torch.from_numpy(np.concatenate([rng.permutation(size) % EPOCH_PARTS for size in sizes]))
 
 
 class BestWeights:

@@ -26,7 +26,7 @@ from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weight
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
-from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, follow_epochs
+from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, CrossedEpochs, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, few_threads, kernel_parameters
 from uulearn.training.precision import resolve_precision
@@ -138,11 +138,24 @@ class Trainer:
         self.history = History(labels_used=test is not None)
         self.best = follow_epochs(options, self.validation is not None)
         self._best_weights: dict[str, Any] | None = None
+        self.crossed: CrossedEpochs | None = None
+        if self.best is not None and self.validation is not None and min(self.validation.sizes) > 1:
+            about = [risk.coefficients], [options.seed], options.smoothing
+            self.crossed = CrossedEpochs(self.validation.sizes, *about)
 
     @property
     def final_model(self) -> nn.Module:
         """The module used for prediction."""
         return self.model if self.average is None else self.average.module
+
+    def held_out_scores(self) -> tuple[Tensor, Tensor]:
+        """Return scores of the validation rows of each set; with early stopping, those of `CrossedEpochs`."""
+        assert self.validation is not None
+        scale = self.options.input_scale
+        parts = [score_rows(self.final_model, rows, dtype=self.dtype, scale=scale) for rows in self._validation_rows]
+        scores = torch.cat(parts) if self.crossed is None else self.crossed.cross(torch.cat(parts)[None])[0]
+        first, second = torch.split(scores, list(self.validation.sizes))
+        return first, second
 
     def run(self) -> History:
         """Train to the last epoch, starting from a checkpoint of this run if one exists."""
@@ -340,6 +353,8 @@ class Trainer:
         metrics: dict[str, float] = {}
         if self.validation is not None:
             scores = torch.cat([self._score(rows) for rows in self._validation_rows])
+            if self.crossed is not None:
+                self.crossed.update(scores[None], [True])
             sets = torch.repeat_interleave(torch.arange(2), torch.tensor(self.validation.sizes))
             weights = row_weights(sets, self.risk.coefficients)
             risk = weighted_risk(scores, weights, self.risk.loss, self.risk.method)._asdict()
@@ -366,7 +381,12 @@ class Trainer:
 
     def _check_finite(self, record: dict[str, Any]) -> None:
         """If the risk or a weight is not finite, restore the weights of the last finite epoch and raise an error."""
-        weights_finite = all(bool(p.isfinite().all()) for p in self.model.parameters())
+        weights_finite = all(  # including running statistics, except buffers that were never finite, such as masks
+            bool(value.isfinite().all()) or not state[name].isfinite().all()
+            for module, state in zip(self._trained_modules(), self._last_finite, strict=True)
+            for name, value in module.state_dict().items()
+            if isinstance(value, Tensor)
+        )
         if weights_finite and all(math.isfinite(record[name]) for name in ("positive", "negative", "objective")):
             return
         for module, state in zip(self._trained_modules(), self._last_finite, strict=True):
@@ -383,7 +403,8 @@ class Trainer:
         )
 
     def _parts(self) -> dict[str, Any]:
-        parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer, "scheduler": self.scheduler}
+        names = ("model", "average", "optimizer", "scheduler", "crossed")
+        parts = {name: getattr(self, name) for name in names}
         return {name: part for name, part in parts.items() if part is not None}
 
     def _state(self) -> dict[str, Any]:

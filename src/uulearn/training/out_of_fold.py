@@ -15,12 +15,14 @@ from uulearn.risk import UURisk
 from uulearn.training.history import History
 from uulearn.training.loop import Callback, Trainer
 from uulearn.training.options import RunOptions
-from uulearn.training.scoring import score_rows
 
 
 @dataclass(frozen=True)
 class FoldFit:
-    """A module trained without one fold, its history, and its scores for the rows of each set in this fold."""
+    """The module trained without one fold, its history, and scores of the fold's rows of set 0 and of set 1.
+
+    With early stopping, a row is scored at an epoch that other rows chose (`uulearn.training.early_stopping`).
+    """
 
     model: nn.Module
     history: History
@@ -52,12 +54,8 @@ def fit_fold(
     own = fold_options(options, fold)
     trainer = Trainer(build(own.seed), data, risk, own, fold=(folds, fold), test=test, callback=callback)
     trainer.run()
-    assert trainer.validation is not None
-    first, second = (
-        score_rows(trainer.final_model, trainer.validation.rows_of(i), dtype=trainer.dtype, scale=options.input_scale)
-        for i in (0, 1)
-    )
-    return FoldFit(trainer.final_model.cpu(), trainer.history, (first, second), trainer.dtype)
+    scores = trainer.held_out_scores()
+    return FoldFit(trainer.final_model.cpu(), trainer.history, scores, trainer.dtype)
 
 
 def fold_seed(seed: int, fold: int) -> int:

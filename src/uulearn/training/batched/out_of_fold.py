@@ -84,8 +84,11 @@ def fit_folds_batched(
         ]
         own_options = dataclasses.replace(options, seed=runs[0].seed)
         trainer = BatchedTrainer(table, runs, options=own_options, test=labeled, **settings)
-        histories, models, scores = trainer.run(), trainer.models(), trainer.scores(table)
-        for (fold, place), module, history, own in zip(together, models, histories, scores, strict=True):
+        histories, models = trainer.run(), trainer.models()
+        scores, crossed = trainer.scores(table), trainer.held_out_scores()
+        for number, ((fold, place), module, history) in enumerate(zip(together, models, histories, strict=True)):
+            own = scores[number]
+            own[torch.cat(held_out[fold])] = crossed[number]
             inside = _rows(index, [np.flatnonzero(part == fold) for part in folds])
             found[fold, place] = FoldFit(module, history, (own[inside[0]], own[inside[1]]), trainer.dtype)
     return [[found[fold, place] for fold in chosen] for place in range(len(variants))]

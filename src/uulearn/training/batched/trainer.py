@@ -21,7 +21,7 @@ from uulearn.training.batched.optimizer import BatchedOptimizer
 from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
 from uulearn.training.batched.runs import Groups, Run, check_options, check_runs, initial_model
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
-from uulearn.training.early_stopping import BestWeights, Weights, follow_epochs
+from uulearn.training.early_stopping import BestWeights, CrossedEpochs, Weights, follow_epochs
 from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
 from uulearn.training.options import RunOptions, few_threads
 from uulearn.training.precision import resolve_precision
@@ -121,6 +121,10 @@ class BatchedTrainer:
         self.best_weights = (
             BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
         )
+        self.crossed: CrossedEpochs | None = None
+        if stops_early and self.held_out is not None and min(self.held_out[1]) > 1:
+            about = [run.coefficients for run in self.runs], [run.seed for run in self.runs], self.options.smoothing
+            self.crossed = CrossedEpochs(self.held_out[1], *about)
         self._plan_batches()
         self._step = GraphedFunction(self._one_step, self.device, self._snapshot)
         self._evaluation = GraphedFunction(self._evaluate, self.device, self._no_snapshot)
@@ -223,7 +227,11 @@ class BatchedTrainer:
                     for batch in range(self.plan.n_batches):
                         self._step(self.plan.counts(batch))
                     evaluate = self._evaluation if self.test or self.held_out else self._evaluate
-                    records = self._record(epoch, evaluate(), started)
+                    metrics, scores = evaluate()
+                    records = self._record(epoch, metrics, started)
+                    if self.crossed is not None:
+                        running = [history.stop_reason is None for history in self.histories]
+                        self.crossed.update(scores.float().cpu(), running)
                     if self.best_weights is not None:
                         self.best_weights.update(records)
                     bar.update(epoch, records[0])
@@ -288,22 +296,23 @@ class BatchedTrainer:
 
     # ----------------------------------------------------------------------------------------------------- evaluation
 
-    def _evaluate(self) -> Tensor:
-        """Return metrics of shape (k, R): test accuracy and test risk, then the metrics of held-out rows."""
+    def _evaluate(self) -> tuple[Tensor, Tensor]:
+        """Return metrics of test rows, then of held-out rows, shape (k, R), and the scores of held-out rows."""
         metrics: list[Tensor] = []
+        scores = torch.zeros(len(self.runs), 0, device=self.device)
         with torch.no_grad():
             if self.test is not None:
                 x, is_positive = self.test
-                scores = torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
-                metrics.append(((scores > 0) == is_positive).float().mean(1))
-                metrics.append(self.risks.labeled_risk(scores, is_positive))
+                labeled = torch.cat([self._chunk_scores(part) for part in self._chunks(x, 0)], 1)
+                metrics.append(((labeled > 0) == is_positive).float().mean(1))
+                metrics.append(self.risks.labeled_risk(labeled, is_positive))
             if self.held_out is not None:
                 index, sizes = self.held_out
                 scores = torch.cat([self._chunk_scores(self.table[part]) for part in self._chunks(index, 1)], 1)
                 risk = self.risks.risk(scores, self.risks.weights(sizes))
                 unbiased = risk.positive + risk.negative
                 metrics += [risk.positive, risk.negative, unbiased, risk.corrected, risk.zero_one]
-            return torch.stack(metrics) if metrics else torch.zeros(0, len(self.runs), device=self.device)
+            return torch.stack(metrics) if metrics else torch.zeros(0, len(self.runs), device=self.device), scores
 
     def _chunk_scores(self, rows: Tensor) -> Tensor:
         return self.network.evaluation_scores(*self._final, self._convert(rows))
@@ -346,6 +355,11 @@ class BatchedTrainer:
         x = self._columns(X, "X")
         parts = [self._chunk_scores(part.to(self.device)) for part in self._chunks(self.network.pad_rows(x), 0)]
         return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
+
+    def held_out_scores(self) -> Tensor:
+        """Return scores of held-out rows by their run, shape (R, n); with early stopping, those of `CrossedEpochs`."""
+        final = self._evaluate()[1].float().cpu()
+        return torch.stack(self._in_given_order(list(final if self.crossed is None else self.crossed.cross(final))))
 
 
 def train_runs(X: Any, runs: Sequence[Run], *, max_runs: int | None = None, **arguments: Any) -> list[History]:
