@@ -81,20 +81,20 @@ def main(arguments: Sequence[str] | None = None, areas: Sequence[Area] | None = 
     chosen = [area for area in known if not options.only or area.name in options.only]
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
-    complete = not options.only and not options.case and options.scale == 1
     results = {}
     os.umask(0o022)
     warm_up()
+    path = options.record or (None if options.case or options.scale < 1 else RECORD)
+    configuration = {"seed": seed, "scale": options.scale, "jobs": options.jobs}
     for area in chosen:
         results[area.name] = result = run_area(area, seed, options.scale, options.jobs, options.case)
         print(summary(area.name, result), flush=True)
+        if path is not None:
+            update_record(path, area.name, configuration, result)
         for failure in result.failures[:PRINTED_FAILURES]:
             print(f"  FAILED {failure['case']} (number {failure['number']}): {failure['message'][:600]}", flush=True)
     failures = sum(len(result.failures) for result in results.values())
-    path = options.record or (RECORD if complete else None)
     if path is not None:
-        configuration = {"seed": seed, "scale": options.scale, "jobs": options.jobs, "areas": list(results)}
-        write_record(path, configuration, results)
         print(f"counts written to {path}")
     wall, cpu = (sum(getattr(r, f"{kind}_seconds") for r in results.values()) for kind in ("wall", "cpu"))
     cases = sum(result.cases for result in results.values())
@@ -254,22 +254,35 @@ def summary(name: str, result: Result) -> str:
     return f"{name:10} {result.cases:,} cases ({counts}), {len(result.failures)} failures, {times}"
 
 
-def write_record(path: Path, configuration: dict[str, Any], results: dict[str, Result]) -> None:
-    """Write the record; the file changes in one step."""
+def update_record(path: Path, name: str, configuration: dict[str, Any], result: Result) -> None:
+    """Write the result of an area to the record, and keep those of other areas; the file changes in one step.
+
+    An area has its own versions, machine and seed, because areas may run at different times.
+    """
     import uulearn
     from uulearn.storage import write_atomically
 
-    versions = {name: metadata.version(name) for name in PACKAGES}
-    record = {
-        "format": FORMAT,
+    record: dict[str, Any] = {"format": FORMAT, "areas": {}}
+    if path.exists():
+        record = json.loads(path.read_text(encoding="utf-8"))
+    record["areas"][name] = {
+        **result.as_json(),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": {"uulearn": uulearn.__version__, "python": platform.python_version(), **versions},
-        "machine": machine(),
         "configuration": configuration,
-        "areas": {name: result.as_json() for name, result in results.items()},
+        "versions": {
+            "uulearn": uulearn.__version__,
+            "python": platform.python_version(),
+            **{package: metadata.version(package) for package in PACKAGES},
+        },
+        "machine": machine(),
     }
+    record["areas"] = {area: record["areas"][area] for area in sorted(record["areas"], key=_position)}
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _position(name: str) -> int:
+    return AREAS.index(name) if name in AREAS else len(AREAS)
 
 
 def machine() -> dict[str, Any]:

@@ -56,9 +56,8 @@ def test_counts_right_and_refused_cases(tmp_path):
     assert code == 0
     assert out.startswith("seed 3\n")
     assert [area[name] for name in ("cases", "right", "refused", "failures")] == [2, 1, 1, 0]
-    record = json.loads((tmp_path / "r.json").read_text())
-    assert record["configuration"]["seed"] == 3
-    assert record["versions"]["torch"]
+    assert area["configuration"] == {"seed": 3, "scale": 1.0, "jobs": 2}
+    assert area["versions"]["torch"]
 
 
 def test_reports_failures_crashes_and_hangs(tmp_path):
