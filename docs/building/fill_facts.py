@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))  # for study_tables
 WIDTH = 119
 MARKER = re.compile(r"<!-- fact: ([\w-]+)\.([^\s]+) -->(.*?)<!-- end -->", re.DOTALL)
 

@@ -1,7 +1,7 @@
 """Errors and warnings of uulearn, with one class per cause; invalid arguments raise ``ValueError`` or ``TypeError``.
 
-Silence a warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or all warnings with
-``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below it.
+Silence a warning with ``warnings.simplefilter("ignore", uulearn.exceptions.ClosePriorsWarning)``, or silence all
+warnings with ``UUWarning``. The report shows the ``headline`` above the message and the ``advice`` below the message.
 """
 
 from typing import ClassVar
@@ -18,7 +18,7 @@ class ClosePriorsWarning(UUWarning):
     """The two set priors are so close that the risk estimate is very noisy."""
 
     headline = "The two class priors are nearly equal"
-    advice = "Use sets whose class priors differ more, or many more rows; run uulearn plan to compute how many."
+    advice = "Use sets whose class priors differ more, or many more rows; uulearn plan computes the required number."
 
 
 class IndistinguishableSetsWarning(UUWarning):
@@ -32,14 +32,14 @@ class SwappedPriorsWarning(UUWarning):
     """Labeled rows passed for evaluation contradict the order of the set priors."""
 
     headline = "Labeled rows contradict the order of the class priors"
-    advice = "If the first file does not have the higher class prior, swap the values of --set-priors and fit again."
+    advice = "If the class priors are in the wrong order, swap the two values of --set-priors and train again."
 
 
 class UnevenSetsWarning(UUWarning):
     """One set is so small that larger batches were needed to include rows of both sets."""
 
     headline = "One set is much smaller than the other"
-    advice = "Add rows to the smaller set: its size limits the accuracy of every estimate."
+    advice = "Add rows to the smaller set, because its size limits the accuracy of every estimate."
 
 
 class OneSidedPredictionsWarning(UUWarning):
@@ -60,14 +60,14 @@ class UnidentifiedPriorsWarning(UUWarning):
     """The class priors cannot be estimated from the data, or only with a large error."""
 
     headline = "The class priors cannot be estimated precisely from the rows"
-    advice = "Pass --set-priors if you know the class priors from another source; otherwise results are uncertain."
+    advice = "Pass --set-priors if you know the class priors from another source; otherwise, the results are uncertain."
 
 
 class NotAMixtureWarning(UUWarning):
     """The target rows do not look like a mixture of the two classes in the sets."""
 
     headline = "The rows to score differ from both sets"
-    advice = "Check how these rows were collected; estimates are not valid for them."
+    advice = "Check how these rows were collected; estimates for these rows are not valid."
 
 
 class BeyondPriorsWarning(UUWarning):

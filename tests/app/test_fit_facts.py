@@ -104,13 +104,13 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
     summary = format_summary(few, Path("model"))
     first = " ".join(summary.partition("model  ")[0].split())
     assert first == (
-        "warning There are too few rows to know the accuracy: it is estimated to ±20 points. ±5 points need about 435 "
+        "warning There are too few rows to estimate the accuracy precisely (±20 points). For ±5 points, use about 435 "
         "held-out rows per file (uulearn plan --set-priors 0.8 0.2 --target-prior 0.3 --half-width 0.05), or sets "
         "whose class priors differ more."
     )
-    assert 'The model may be no better than always answering "negative", which is correct for 70% of' in summary
+    assert 'The model may be no better than always predicting "negative", which is correct for 70% of' in summary
     assert format_summary(facts, Path("model")).startswith("model      model\n")
-    assert 'This is better than always answering "negative", which is correct for 50% of the rows.' in " ".join(
+    assert 'This is better than always predicting "negative", which is correct for 50% of the rows.' in " ".join(
         format_summary(facts, Path("model")).split()
     )
 
@@ -118,7 +118,7 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
 def test_summary_of_impossible_estimate_shows_no_accuracy(facts):
     impossible = Estimate(1.0, 0.1, (1.0, 1.0), unclipped=1.6)
     summary = format_summary(replace(facts, evaluation=replace(facts.evaluation, accuracy=impossible)), Path("model"))
-    assert "accuracy   unknown, no accuracy fits these files at these class priors\n" in summary
+    assert "accuracy   unknown, because no accuracy is consistent with these class priors\n" in summary
     assert "Do not use this model: the class priors are wrong" in summary
     assert "100%" not in summary
 

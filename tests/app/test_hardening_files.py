@@ -291,11 +291,11 @@ def link(folder):
 ATTACKS = {
     "an encoder for other columns": (
         lambda folder: replace_file(folder, "encoder", lambda data: save({"evil": np.zeros(3)})),
-        "the encoder does not fit its schema",
+        "the encoder does not match its schema",
     ),
     "a pickle for an encoder": (
         lambda folder: replace_file(folder, "encoder", lambda data: b"\x80\x04\x95."),
-        "the encoder does not fit its schema or is damaged",
+        "the encoder does not match its schema or is damaged",
     ),
     "a path for a name": (
         lambda folder: alter(folder, "files", "facts", "name", "../../secret.json"),
@@ -305,7 +305,7 @@ ATTACKS = {
         lambda folder: alter(folder, "files", "schema", "name", "/etc/passwd"),
         "lists the unexpected file",
     ),
-    "a link": (link, "is missing or a link"),
+    "a link": (link, "is missing or is a link"),
     "ten thousand models": (
         lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
         "cannot be loaded",

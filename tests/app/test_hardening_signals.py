@@ -69,7 +69,7 @@ def test_interrupted_fit_reports_what_was_written(trials):
         (sentence,) = outcome["said"]
         written = outcome["state"].startswith("new")
         if written:
-            assert sentence.startswith("interrupted: the model had just been written to ")
+            assert sentence.startswith("interrupted: the model was already written to ")
         else:
             assert sentence == "interrupted" or sentence.startswith("interrupted: nothing was written to ")
         assert ("continue with uulearn fit … --resume" in sentence) == (outcome["unfinished"] and not written)

@@ -1,5 +1,7 @@
 """The command line in a separate process: output and exit code."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -43,6 +45,19 @@ def test_help_shows_flags_without_a_type_and_an_example(command):
     text = uulearn(command, "--help").stdout
     assert "<bool>" not in text
     assert f"Example: uulearn {command}" in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="OMP_DISPLAY_ENV of libgomp")
+@pytest.mark.parametrize(("given", "spins"), [({}, "0"), ({"GOMP_SPINCOUNT": "7"}, "7")])
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(given, spins):
+    """The OpenMP runtime of torch reads the setting when it is loaded, and prints it."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    command = [sys.executable, "-m", "uulearn", "evaluate", "none", "a.csv", "b.csv"]
+    env = environment | given | {"OMP_DISPLAY_ENV": "VERBOSE"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode == 2
+    counts = set(re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr))
+    assert counts == {spins}
 
 
 def test_help_does_not_import_torch():

@@ -67,7 +67,7 @@ def test_few_unique_rows_train_one_model(copies):
     assert loaded.classifier.n_estimators == 1
     assert loaded.facts.row_use == RowUse((400, 400), (50, 50), (50, 50))
     assert not loaded.facts.out_of_fold
-    assert any("equal rows count as different cases" in note for note in loaded.facts.notes)
+    assert any("identical rows are treated as different cases" in note for note in loaded.facts.notes)
     assert "too few distinct rows" in loaded.facts.sensitivity.skipped
     assert "50 + 50 rows held out of training" in (copies / "output").read_text()
 
@@ -124,7 +124,7 @@ def test_too_few_rows_with_copies_are_an_error(tmp_path):
         answers(8, prior, rng)[0].to_csv(tmp_path / f"{name}.csv", index=False)
     done = run("fit", tmp_path / "a.csv", tmp_path / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "model")
     assert done.code == 2
-    assert "set 0 has 8 rows, too few to hold out 0.2 of them" in done.err
+    assert "set 0 has 8 rows, too few to hold out a fraction of 0.2" in done.err
 
 
 # ----------------------------------------------------------------------------------------------------- missing labels

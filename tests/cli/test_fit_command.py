@@ -201,6 +201,44 @@ def test_chunks_do_not_change_the_scores(fitted, files, monkeypatch, tmp_path):
     np.testing.assert_allclose(one["score"], other["score"], rtol=2e-5, atol=2e-5)
 
 
+def test_predict_reports_values_unlike_the_training_rows(fitted, files, uulearn, tmp_path):
+    usual = pd.read_csv(files / "new.csv", dtype=str)[:40]
+    odd = usual.copy()
+    odd.loc[3:4, "ward"], odd.loc[5, "age"] = "west", "50000"
+    odd.loc[7, ["age", "ward", "smokes", "seen"]] = None
+    usual.to_csv(tmp_path / "usual.csv", index=False)
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    code, plain, err = uulearn("predict", fitted[0], tmp_path / "usual.csv")
+    assert (code, err) == (0, "")
+    code, printed, err = uulearn("predict", fitted[0], tmp_path / "odd.csv", "--target-prior", "0.5")
+    assert code == 0
+    assert err.splitlines() == [
+        "note: Categories never or rarely seen in training: 'ward' (2 rows).",
+        "note: Numbers far outside the training range: 'age' (1 row).",
+        "note: All columns are empty: 1 row.",
+    ]
+    same = [row for row in range(41) if row - 1 not in (3, 4, 5, 7)]  # the first line is the header
+    assert [printed.splitlines()[row] for row in same] == [plain.splitlines()[row] for row in same]
+    assert len(printed.splitlines()) == 41
+
+
+def test_bad_row_of_a_folder_is_reported_with_its_file(fitted, files, uulearn, tmp_path):
+    frame = pd.read_csv(files / "new.csv", dtype=str)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for number in range(3):
+        frame[30 * number : 30 * number + 30].to_parquet(folder / f"{number}.parquet")
+    code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "scored.csv")
+    assert (code, err) == (0, f"90 rows scored, written to {tmp_path / 'scored.csv'}\n")
+    bad = frame[30:60].reset_index(drop=True)
+    bad.loc[11, "age"] = "forty"
+    bad.to_parquet(folder / "1.parquet")
+    code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "again.csv")
+    assert code == 2
+    assert err.startswith(f"error: {folder / '1.parquet'} has 'forty' in row 12, column 'age', which is not a number;")
+    assert not (tmp_path / "again.csv").exists()
+
+
 def test_evaluates_without_labels_and_at_another_prior(fitted, files, uulearn):
     code, printed, _ = uulearn("evaluate", fitted[0], files / "a.csv", files / "b.csv")
     assert code == 0
@@ -291,7 +329,7 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "nothing.csv", *PRIORS), "nothing.csv"),
         (("a.csv", "nothing", *PRIORS), "nothing does not exist; check the path"),
         (("a.csv", "b.csv", "--set-priors", "0.5", "0.5"), "0.5"),
-        (("a.csv", "b.csv", "--set-priors", "many"), "takes two class priors such as 0.8 0.2, or auto, got 'many'"),
+        (("a.csv", "b.csv", "--set-priors", "many"), "takes auto or two class priors such as 0.8 0.2, got 'many'"),
         (("a.csv", "b.csv", *PRIORS, "--drop", "agee"), "agee"),
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
@@ -384,7 +422,7 @@ def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
     for second in (files / "a.csv", tmp_path / "link.csv"):
         code, _, error = uulearn(command, *model, files / "a.csv", second, "--set-priors", "0.8", "0.2")
         assert code == 2
-        assert f"{second} are the same file; pass the files of the two sets." in error
+        assert f"{second} are the same file; pass two different files, one for each set." in error
 
 
 def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
@@ -394,7 +432,7 @@ def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
     assert "replaces" not in error
     code, _, error = uulearn(*command, "--seed", "1")
     assert code == 0
-    assert f"{tmp_path / 'm'} has a model, which this fit replaces when it is done" in error
+    assert f"{tmp_path / 'm'} contains a model that this fit will replace" in error
 
 
 def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
@@ -405,14 +443,14 @@ def test_labeled_accuracy_is_at_the_stated_class_prior(fitted, files, uulearn):
     assert moved["class_prior"] == 0.2
     rates = moved["evaluation"]["true_positive_rate"]["value"], moved["evaluation"]["false_positive_rate"]["value"]
     assert moved["evaluation"]["accuracy"]["value"] == pytest.approx(0.2 * rates[0] + 0.8 * (1 - rates[1]))
-    assert "accuracy at class prior 0.2; --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
+    assert "accuracy at class prior 0.2; use --target-prior" in uulearn(*options, "--target-prior", "0.2")[1]
 
 
 def test_rejects_a_folder_with_other_files_as_output(files, uulearn, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path)
     assert code == 2
-    assert "contains other files" in error
+    assert "contains files that are not a model" in error
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -119,10 +119,10 @@ def test_text_without_sizes(command):
     assert re.search(r"^  equal, by Hoeffding +57,639 +57,639 +115,278$", out, re.MULTILINE)
     assert re.search(r"^  0\.6, 0\.4 \(yours\) +29,244 +2\.0 points$", out, re.MULTILINE)
     assert re.search(r"^  unbiased estimate +±2\.8 points \(Hoeffding\)$", out, re.MULTILINE)
-    corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias$"
+    corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias bound$"
     assert re.search(corrected, out, re.MULTILINE)
     assert "Precision of" not in out
-    assert lines[-1].startswith("next: hold out 29,244 rows per set; UUClassifier.score(X, sets)")
+    assert lines[-1].startswith("next: hold out 29,244 rows per set, and estimate the accuracy on them with")
     assert max(map(len, lines)) <= 120
 
 
@@ -145,7 +145,7 @@ def test_columns_are_aligned():
 def test_text_with_sizes(command):
     code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000)
     assert code == 0
-    assert "Precision of the accuracy with 3,000 + 1,000 held-out rows" in out
+    assert "Precision of the accuracy estimate with 3,000 + 1,000 held-out rows" in out
     assert re.search(r"95% interval +±3\.0 points: 0\.870 to 0\.930 around 0\.9", out)
     assert "no number of rows of set 0 is enough, with set 1 unchanged" in out
     assert "2,621 rows of set 1, with set 0 unchanged" in out
@@ -154,17 +154,22 @@ def test_text_with_sizes(command):
     _, enough, _ = command("--set-priors", 0.8, 0.2, "--sizes", 3000, 3000, "--delta", 0.1)
     assert re.search(r"90% interval +±1\.6 points", enough)
     assert re.search(r"for ±2\.0 points +enough", enough)
-    assert enough.splitlines()[-1].startswith("next: hold out these rows per set")
+    assert enough.splitlines()[-1].startswith("next: hold out these rows, and")
 
 
 def test_vacuous_bounds_are_marked(command):
     _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 50, 50)
     assert re.search(
-        r"unbiased estimate +nothing \(Hoeffding: the bound, ±136 points, is wider than the range from 0 to 1\)", out
+        r"unbiased estimate +no guarantee \(Hoeffding: the bound, ±136 points, is wider than the range from 0 to 1\)",
+        out,
     )
-    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*, is wider than the range from 0 to 1\)$", out, re.M)
+    assert re.search(
+        r"corrected estimate +no guarantee \(Theorem 3: .*, is wider than the range from 0 to 1\)$", out, re.M
+    )
     _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 500, 500)
-    assert re.search(r"corrected estimate +nothing \(Theorem 3: .*\); ±\d\d points with a sharper bias$", out, re.M)
+    assert re.search(
+        r"corrected estimate +no guarantee \(Theorem 3: .*\); ±\d\d points with a sharper bias bound$", out, re.M
+    )
 
 
 def test_json_equals_the_plan(command):

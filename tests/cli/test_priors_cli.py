@@ -71,7 +71,7 @@ def test_prints_estimates_intervals_method_and_next_command(uulearn, files, expe
     text = " ".join(printed.split())
     assert f"the class prior of set 0 is at least {expected.bounds.higher_prior_at_least:.1%}" in text
     assert "warning" not in text
-    assert "which the rows cannot show" in text
+    assert "which unlabeled rows cannot confirm" in text
     assert f"AUC {expected.set_auc:.3f}" in text
     command = next(line for line in printed.splitlines() if line.startswith("  uulearn plan"))
     code, _, errors = uulearn(*shlex.split(command)[1:])

@@ -123,11 +123,46 @@ def test_torchrun_ends_all_processes_after_the_first_printed_the_error(files):
 # ------------------------------------------------------------------------------------------------------------ mistakes
 
 
+def test_usage_errors_are_printed_by_the_first_process(files, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["uulearn", *FIT, "--nonsense"])
+    monkeypatch.setattr(distributed.time, "sleep", lambda seconds: None)  # for the first process
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(SystemExit, match="^2$"):
+            main()
+    assert capsys.readouterr().err.count("--nonsense") == 1
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "uulearn")
+    code, _, err = python(*launcher, *FIT, "--nonsense", cwd=files, env={"OMP_NUM_THREADS": "1"})
+    assert code == 1
+    assert err.count("No such option: --nonsense") == 1
+
+
+@pytest.mark.parametrize("world", ["1", "2"])
+def test_interrupt_is_printed_by_the_first_process(world, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt("nothing was written")
+
+    monkeypatch.setattr(sys, "argv", ["uulearn", *FIT])
+    monkeypatch.setattr("uulearn.app.output.start_fit", interrupt)
+    monkeypatch.setenv("WORLD_SIZE", world)
+    for rank in "01":
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(SystemExit, match="^130$"):
+            main()
+        printed = "interrupted: nothing was written\n" if rank == "0" or world == "1" else ""
+        assert capsys.readouterr().err.endswith(printed) if printed else not capsys.readouterr().err
+    monkeypatch.setattr("uulearn.cli.app.main", interrupt)  # during imports
+    with pytest.raises(SystemExit, match="^130$"):
+        main()
+    assert capsys.readouterr().err == ("interrupted\n" if world == "1" else "")
+
+
 def test_unusable_output_is_reported_once(place):
     (place / "taken").write_text("mine")
     (place / "full").mkdir()
     (place / "full" / "letter.txt").write_text("mine")
-    for out, said in {"taken": "taken is a file", "full": "full contains other files"}.items():
+    for out, said in {"taken": "taken is a file", "full": "full contains files that are not a model"}.items():
         ended = several(2, "-m", "uulearn", *FIT, "--out", out, cwd=place)
         assert [code for code, _, _ in ended] == [2, 1]
         (error,) = errors_of(ended)
@@ -300,7 +335,8 @@ def test_rejects_invisible_shared_rows_and_a_full_disk(alone, tmp_path, monkeypa
 
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     with pytest.raises(
-        TableError, match=r"need 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out with more space"
+        TableError,
+        match=r"need 0.0 MiB in .*rows \(No space left on device\); free .* pass an --out folder with more space",
     ):
         sharing.read_once(read, tmp_path / "rows", alone).__enter__()
     assert not (tmp_path / "rows").exists()

@@ -57,7 +57,7 @@ def test_warns_if_a_small_set_makes_batches_grow():
     plan = BatchPlan((1000, 4), 100)
     assert plan.n_batches == 4
     assert all(plan.counts(batch)[1] == 1 for batch in range(4))
-    with pytest.warns(UnevenSetsWarning, match="batches grew from 100 to 251 rows"):
+    with pytest.warns(UnevenSetsWarning, match="batches have up to 251 rows instead of 100"):
         plan.warn_if_grown()
 
 

@@ -271,7 +271,7 @@ def test_detects_a_file_that_changes_during_training(sets, tmp_path):
 def test_rejects_columns_in_another_order(sets, tmp_path):
     first, second = (ParquetSet(write(tmp_path / str(i), X)) for i, X in enumerate(sets))
     other = ParquetSet(second.path, second.columns[::-1])
-    with pytest.raises(ValueError, match=r"column 1 is '.*' in the first set and '.*' in the second; pass the same"):
+    with pytest.raises(ValueError, match=r"column 1 is '.*' in the first set and '.*' in the second; select the same"):
         UUClassifier((0.8, 0.2)).fit_sets(first, other)
     with pytest.raises(ValueError, match="column 1 is"):
         UUClassifier((0.8, 0.2)).fit_sets(first, shuffled(other, tmp_path / "shuffled"))
@@ -324,9 +324,7 @@ def test_warns_about_sorted_rows_if_few_pieces_are_mixed(sets, tmp_path):
     """The held-out rows show whether the files are sorted."""
     in_order = [X[np.argsort(X[:, 0])] for X in sets]
     folders = [write(tmp_path / f"sorted{i}", X, files=1, group=20) for i, X in enumerate(in_order)]
-    with pytest.warns(
-        PoorMixingWarning, match="10 pieces are mixed at a time: since the rows of a piece resemble"
-    ) as caught:
+    with pytest.warns(PoorMixingWarning, match="10 pieces are mixed at a time: because the rows of a piece") as caught:
         fit_streamed(folders)
     assert len(caught) == 2
     lines = [linecache.getline(one.filename, one.lineno) for one in caught if one.filename == __file__]
@@ -458,7 +456,7 @@ def test_removes_leftovers_of_killed_processes(tmp_path):
 
 def test_writes_nothing_without_disk_space(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=79))
-    with pytest.raises(ValueError, match=r"the rows need 0.0 GB and .* has 0.0 GB free"):
+    with pytest.raises(ValueError, match=r"the rows need 0.0 GB, but .* has 0.0 GB free"):
         shuffled(Counted([10, 10]), tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -20,9 +21,10 @@ from helpers.small_datasets import curves, expect_small_files, pages_in, write_s
 from uulearn import UUClassifier
 from uulearn.app.model import TableModel
 from uulearn.cli import main
-from uulearn.cli.distributed import uses_ray
+from uulearn.cli.options import uses_ray
+from uulearn.engines import ray_cluster as ray_cluster_module
 from uulearn.engines import ray_training
-from uulearn.engines.ray_cluster import finished_tasks, full_address, import_ray, ray_cluster
+from uulearn.engines.ray_cluster import check_address, finished_tasks, full_address, import_ray, ray_cluster
 from uulearn.engines.ray_search import RayExecutor
 from uulearn.engines.ray_training import train_on_ray
 from uulearn.exceptions import TableError
@@ -194,7 +196,7 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
     code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--keep-columns", "--out", "more")
     assert code == 2
-    assert "--keep-columns needs a model of uulearn fit" in err
+    assert "--keep-columns needs a model written by uulearn fit" in err
 
 
 def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_path):
@@ -229,6 +231,33 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     assert "odd.parquet" in refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")
     assert not (tmp_path / "x").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_unfamiliar_values_and_bad_rows_are_reported(uulearn, tables, monkeypatch, tmp_path):
+    """Counts are added over the files; each process counts every file separately."""
+    monkeypatch.chdir(tables)
+    rows = pd.read_parquet(tables / "rows" / "part-0.parquet")[:50].astype({"kind": object, "x": object})
+    (tmp_path / "rows").mkdir()
+    for number in range(4):
+        odd = rows.copy()
+        odd.loc[0, "kind"], odd.loc[1, "x"] = "three", 1e6
+        odd.loc[2, ["kind", "x"]] = None
+        odd.astype({"x": float}).to_parquet(tmp_path / "rows" / f"{number}.parquet")
+    asked = ("predict", "model", tmp_path / "rows", "--engine", "ray", "--out")
+    code, _, err = uulearn(*asked, tmp_path / "scored")
+    assert code == 0
+    assert err.splitlines() == [
+        "note: Categories never or rarely seen in training: 'kind' (4 rows).",
+        "note: Numbers far outside the training range: 'x' (4 rows).",
+        "note: All columns are empty: 4 rows.",
+        f"200 rows scored, written to {tmp_path / 'scored'}",
+    ]
+    rows["x"] = rows["x"].astype(str)
+    rows.loc[7, "x"] = "1,5"
+    rows.to_parquet(tmp_path / "rows" / "2.parquet")
+    code, _, err = uulearn(*asked, tmp_path / "again")
+    assert code == 2
+    assert f"{tmp_path / 'rows' / '2.parquet'} has '1,5' in row 8, column 'x'" in err
 
 
 def test_remaining_files_are_skipped_after_an_error(cluster, tmp_path):
@@ -380,6 +409,49 @@ def test_fit_resumes_if_a_worker_is_killed(uulearn, tables, monkeypatch):
     assert not list(tables.glob(".several*"))
 
 
+def test_fit_resumes_if_the_train_controller_is_killed(uulearn, tables, monkeypatch):
+    monkeypatch.chdir(tables)
+    out = ("--epochs", 150, "--out", "controlled")
+    checkpoint = tables / ".controlled.unfinished" / "checkpoint.safetensors"
+
+    def begun(epochs):
+        return lambda: checkpoint.exists() and len(load_tree(checkpoint)["history"]["epochs"]) >= epochs
+
+    with monkeypatch.context() as patch, Killer("TrainController", begun(10)) as killer:
+        patch.setattr(ray_training, "RETRIES", 0)
+        code, printed, err = uulearn(*FIT, *out, *ON_RAY)
+    assert killer.killed
+    assert (code, printed) == (2, "")
+    again = shlex.join(map(str, ("uulearn", *FIT, *out, *ON_RAY, "--resume")))
+    assert err.splitlines()[-1] == (
+        "error: training on Ray failed (attempt 1): the process of Ray's train controller died; find out why, for "
+        f"example because memory is exhausted; continue from the checkpoint with: {again}"
+    )
+    with Killer("TrainController", begun(50)) as killer:
+        code, _, err = uulearn(*FIT, *out, *ON_RAY, "--resume")
+    assert killer.killed
+    assert code == 0, err
+    history = TableModel.load(tables / "controlled").classifier.history_
+    assert len(history.epochs) == 150
+    assert len(history.resumed_at) == 2
+    assert not list(tables.glob(".controlled*"))
+
+
+def test_controller_that_dies_before_its_processes_start_is_not_retried(cluster, monkeypatch, tmp_path):
+    attempts = []
+
+    def die(settings, workers, use_gpu):
+        attempts.append(settings)
+        return ray.exceptions.ActorDiedError()
+
+    monkeypatch.setattr(ray_training, "_train_once", die)
+    with pytest.raises(
+        RuntimeError, match=r"failed \(attempt 1\): the process of Ray's train controller died; find out"
+    ):
+        train_on_ray(succeed, tmp_path / "scratch", workers=1)
+    assert len(attempts) == 1
+
+
 def succeed():
     """Work that does nothing."""
 
@@ -411,7 +483,7 @@ def test_only_temporary_errors_are_retried(cluster, monkeypatch, tmp_path):
         train_on_ray(fail_permanently, scratch, workers=2)
     assert calls == [(2, False)]
     with pytest.raises(
-        RuntimeError, match=r"failed 4 times, most recently with: the actor died The checkpoint .* --resume"
+        RuntimeError, match=r"failed \(attempt 4\): the actor died; find out why, for example because memory"
     ):
         train_on_ray(lose_connection, scratch, workers=1)
     assert len(calls) == 5
@@ -420,14 +492,14 @@ def test_only_temporary_errors_are_retried(cluster, monkeypatch, tmp_path):
     assert len(calls) == 1
     assert not scratch.exists()
     monkeypatch.setattr(ray_training, "_train_once", lambda *_: KeyError("of Ray itself"))
-    with pytest.raises(RuntimeError, match="failed 1 times, most recently with: 'of Ray itself'"):
+    with pytest.raises(RuntimeError, match=r"failed \(attempt 1\): 'of Ray itself'; find out why"):
         train_on_ray(succeed, scratch, workers=1)
 
 
 def test_rejects_impossible_fits(uulearn, tables, monkeypatch):
     monkeypatch.chdir(tables)
     fit = (*FIT, "--out", "never", "--engine", "ray")
-    assert "needs --workers, the number of training processes" in uulearn(*fit)[2]
+    assert "requires --workers N, the number of training processes" in uulearn(*fit)[2]
     assert "3 workers need 3 cores, but the Ray cluster has 2" in uulearn(*fit, "--workers", 3)[2]
     assert "2 workers need 2 cores and 2 GPUs, but the Ray" in uulearn(*fit, "--workers", 2, "--device", "cuda")[2]
     assert not (tables / "never").exists()
@@ -480,5 +552,35 @@ def test_validates_addresses_and_options(monkeypatch):
         unused = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"cannot connect to a Ray cluster at {unused}; start one with ray start"):
             ray_cluster(unused).__enter__()
-    with pytest.raises(ValueError, match="--address must be auto or the HOST:PORT of the head node, got 'head:port'"):
+        monkeypatch.setenv("RAY_ADDRESS", unused)
+        with pytest.raises(ValueError, match=f"cannot connect to a Ray cluster at {unused}; start one with ray start"):
+            uses_ray("ray", "auto", None)
+    with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'head:port'"):
         ray_cluster("head:port").__enter__()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 404 Not Found\r\n\r\n", b"\0\0\x01\x01\x04\0\0\0\x01\x8d"])
+def test_servers_that_are_not_ray_are_reported_before_ray_is_imported(answer, monkeypatch):
+    """Ray would wait minutes for an answer of a silent server, or for another status than 404 (0x8d) of a proxy."""
+    monkeypatch.setattr(ray_cluster_module, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+                if answer:
+                    connection.sendall(answer)
+                else:
+                    connection.recv(1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ValueError, match=f"^cannot connect to a Ray cluster at {place}; start one with ray start"):
+            uses_ray("ray", place, None)
+
+
+def test_answering_cluster_is_accepted(cluster):
+    check_address(cluster.get_runtime_context().gcs_address)
+    check_address(None)

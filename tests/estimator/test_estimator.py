@@ -333,7 +333,7 @@ def test_training_options_are_nested_parameters(gaussians, quick):
         ({"method": "best"}, "method must be one of"),
         ({"method": (torch.abs, torch.square)}, "not the identity"),
         ({"slope": 0.5}, "≤ 0, got 0.5"),
-        ({"loss": "zero_one"}, "evaluation only"),
+        ({"loss": "zero_one"}, "cannot be used for training"),
         ({"loss": "MLP"}, "loss must be one of"),
         ({"model": "resnet"}, "'resnet'"),
         ({"model_params": {"depth": 3}}, "correct model_params"),

@@ -93,7 +93,7 @@ def test_few_clear_labels_suffice_to_warn_about_swapped_priors(n, gaussians):
 def test_warns_about_very_uneven_sets(gaussians):
     rng = np.random.default_rng(0)
     many = rng.normal(size=(7000, 3)) - 1.5
-    with pytest.warns(UnevenSetsWarning, match="batches grew from 100 to 3,501"):
+    with pytest.warns(UnevenSetsWarning, match="batches have up to 3,501 rows instead of 100"):
         plain_classifier((0.8, 0.2), 0.5, model="linear", epochs=1, batch_size=100).fit_sets(gaussians["X0"][:2], many)
 
 

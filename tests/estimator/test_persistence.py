@@ -111,7 +111,7 @@ def test_attached_files_are_returned_and_verified(fitted, tmp_path, frame):
         model_directory.read_attached(folder)
     encoder.unlink()
     encoder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ModelFormatError, match="missing or a link"):
+    with pytest.raises(ModelFormatError, match="missing or is a link"):
         model_directory.read_attached(folder)
 
 
@@ -158,7 +158,7 @@ def test_rejects_saving_to_a_file(fitted, tmp_path):
         (put("format_version", 0), "format 0"),
         (put("format", "other"), "does not describe a uulearn model"),
         (put("files", "weights", "name", "../../etc/passwd"), "lists the unexpected file"),
-        (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or a link"),
+        (put("files", "weights", "name", "weights-0000000000000000.safetensors"), "missing or is a link"),
         (put("files", "weights", "bytes", 10), "truncated or was replaced"),
         (put("files", "weights", "sha256", "0" * 64), "SHA-256 does not match"),
         (
@@ -361,7 +361,7 @@ def test_rejects_links_and_missing_folders(saved, tmp_path):
     (weights,) = saved.glob("weights*")
     shutil.move(weights, tmp_path / "elsewhere")
     weights.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ModelFormatError, match="missing or a link"):
+    with pytest.raises(ModelFormatError, match="missing or is a link"):
         UUClassifier.load(saved)
     with pytest.raises(ModelFormatError, match="nowhere does not exist; pass a directory that uulearn fit"):
         UUClassifier.load(tmp_path / "nowhere")

@@ -516,7 +516,7 @@ def drop(*keys):
         (put("fitted", "resolved_params", "n_estimators", 0), "n_estimators must be"),
         (put("fitted", "resolved_params", "early_stopping", "first"), "early_stopping must be"),
         (put("fitted", "resolved_params", "calibrated", 1), "calibrated must be"),
-        (put("fitted", "resolved_params", "loss", "zero_one"), "evaluation only"),
+        (put("fitted", "resolved_params", "loss", "zero_one"), "cannot be used for training"),
         (put("fitted", "resolved_params", "loss", {"code": "os.system"}), "cannot be loaded"),
         (drop("fitted", "resolved_params"), "cannot be loaded"),
         (put("parameters", "n_estimators", "several"), "n_estimators must be"),

@@ -536,7 +536,7 @@ def test_self_training_gains_if_set_membership_is_noisy(hard):
         "used" if done.better else "no better" for done in (second, third)
     ]
     assert (
-        "then self-trained; accuracy of models trained on half of the rows, on the other half, estimated"
+        "then self-trained; accuracy of models trained on one half of the rows and evaluated on the other, estimated"
         in self_trained.summary()
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 
 PRIORS = ("--set-priors", "0.8", "0.2")
 SMALL = (*PRIORS, "--epochs", "2", "--n-estimators", "1", "--no-sensitivity", "--model", "linear")
-PROGRESS = re.compile(r" *\d+\.\d s  .*|.* has a model, which this fit replaces when it is done; .*")
+PROGRESS = re.compile(r" *\d+\.\d s  .*|.* contains a model that this fit will replace; .*")
 
 
 class Ended(NamedTuple):

@@ -53,23 +53,23 @@ def test_headline_is_the_interval_then_the_estimate(facts, history):
         "No label was used: the accuracy is estimated from 80 + 80 rows of the two sets, held out of training" in text
     )
     assert "that were given: 80% in clinic_a.csv and 20% in clinic_b.csv." in text
-    assert 'This is better than always answering "negative", which is correct for 50% of the rows.' in text
+    assert 'This is better than always predicting "negative", which is correct for 50% of the rows.' in text
 
 
 @pytest.mark.parametrize(
     ("value", "interval", "target", "expected"),
     [
-        (0.93, (0.88, 0.97), 0.5, 'This is better than always answering "negative", which is correct for 50% of'),
+        (0.93, (0.88, 0.97), 0.5, 'This is better than always predicting "negative", which is correct for 50% of'),
         (
             0.93,
             (0.88, 0.97),
             0.1,
-            'The model may be no better than always answering "negative", which is correct for 90%',
+            'The model may be no better than always predicting "negative", which is correct for 90%',
         ),
-        (0.93, (0.88, 0.97), 0.99, 'This is worse than always answering "positive", which is correct for 99% of'),
-        (0.70, (0.49, 0.91), 0.3, "There are too few rows to know the accuracy: it is estimated to ±21 points."),
+        (0.93, (0.88, 0.97), 0.99, 'This is worse than always predicting "positive", which is correct for 99% of'),
+        (0.70, (0.49, 0.91), 0.3, "There are too few rows to estimate the accuracy precisely (±21 points)."),
         (1.0, (0.9, 1.0), 0.5, "Accuracy between 90% and 100%, best estimate above 99%"),
-        (1.0, (1.0, 1.0), 0.5, "Accuracy unknown, no accuracy fits these files at these class priors"),
+        (1.0, (1.0, 1.0), 0.5, "Accuracy unknown, because no accuracy is consistent with these class priors"),
         (1.0, (1.0, 1.0), 0.5, "Do not use this model: the class priors are wrong, or the files differ in more than"),
     ],
 )
@@ -77,7 +77,7 @@ def test_assessment_follows_the_interval(facts, history, value, interval, target
     facts = replace(with_accuracy(facts, value, interval, unclipped=1.04 if value == 1 else value), target_prior=target)
     text = words(section(checked(render_report(facts, history)), "accuracy"))
     assert expected in text
-    assert ("too few rows to know" in text) == (interval[1] - interval[0] > 0.3)
+    assert ("too few rows to estimate" in text) == (interval[1] - interval[0] > 0.3)
     assert "104" not in text
 
 
@@ -87,7 +87,7 @@ def test_labels_are_mentioned_if_used(facts, history):
     text = words(section(checked(render_report(labeled, monitored)), "accuracy"))
     assert "No label was used" not in text
     assert "Labels were used: the accuracy was computed from 80 + 80 labeled rows." in text
-    assert "Labels were passed to monitor the training; training did not use them." in text
+    assert "Labels were passed to monitor the training, but the model was not trained on them." in text
 
 
 def test_estimated_priors_are_shown_with_intervals(facts, history):
@@ -162,10 +162,10 @@ def test_data_section(page, facts):
     for which, row, start in ((0, first, ["clinic_a.csv", "255", "80%"]), (1, second, ["clinic_b.csv", "260", "20%"])):
         assert row == [*start, *(str(counts[which]) for counts in (use.training, use.early_stopping, use.evaluation))]
     text, (low, high) = words(part), facts.set_auc.interval
-    assert f"in {facts.set_auc.value:.1%} of all pairs of one row from each set" in text
-    assert f"has the higher score (95% interval {low:.1%} to {high:.1%})" in text
+    assert f"has the higher score in {facts.set_auc.value:.1%} of all cases" in text
+    assert f"of all cases (95% interval {low:.1%} to {high:.1%})" in text
     assert "a perfect classifier would reach 80.0%" in text
-    assert "31 columns, 30 used (number: 30); the model gets 30 features per row." in text
+    assert "31 columns, 30 used (number: 30); the model receives 30 features per row." in text
     assert "patient: every row has its own value." in text
     assert part.all("table")[1].rows()[2] == ["mean radius", "number", "yes", "1.0%", "0.0%"]
     assert len(part.all("table")[1].rows()) == 32
@@ -238,7 +238,7 @@ def test_risk_that_is_never_negative(facts):
 def test_ensembles_are_described(facts):
     models = [History([record(1, 0.3, 0.2), record(2, -0.1, 0.0)], "done", best_epoch=best) for best in (1, 2)]
     text = words(section(checked(render_report(facts, average_histories(models))), "training"))
-    assert "The ensemble has 2 models, whose scores are averaged; the curves show their mean." in text
+    assert "The ensemble has 2 models, whose scores are averaged; the curves show the mean over the models." in text
     assert "Their best epochs are 1 and 2." in text
 
 

@@ -177,14 +177,14 @@ def test_raises_if_every_setting_diverges(data, model):
     X0, X1, *_ = data
     search = UUClassifierCV(wild(model), {"lr": [1e20, 1e21, 1e22, 1e23, 1e24]})
     with pytest.raises(
-        NonFiniteRiskError, match=r"^no setting can be used: lr=1e\+20 \(.*finite in epoch 2\); .*"
+        NonFiniteRiskError, match=r"^all settings failed: lr=1e\+20 \(.*finite in epoch 2\); .*"
     ) as caught:
         search.fit_sets(X0, X1)
     assert "lr=1e+22 (" in str(caught.value)
     assert "); and 2 more; lower lr, scale the columns, or" in str(caught.value)
     assert "lr=1e+23" not in str(caught.value)
     assert not hasattr(search, "best_estimator_")
-    with pytest.raises(NonFiniteRiskError, match="no setting can be used: the only setting "):
+    with pytest.raises(NonFiniteRiskError, match="all settings failed: the only setting "):
         UUClassifierCV(wild(model, lr=1e20), {}).fit_sets(X0, X1)
 
 
@@ -229,10 +229,10 @@ def test_constant_scores_cannot_be_calibrated(data):
         search.fit_sets(X0, X1)
     assert search.best_params_["model"] is Own
     assert [one.rank for one in search.candidates_] == [2, 1]
-    with pytest.raises(ValueError, match="no setting can be used: lr=0.001 .all scores are 1"):
+    with pytest.raises(ValueError, match="all settings failed: lr=0.001 .all scores are 1"):
         UUClassifierCV(wild(Silent, model_params={"bias": 1.0}), {"lr": [1e-3]}).fit_sets(X0, X1)
     mixed = UUClassifierCV(wild(Silent, model_params={"bias": 1.0}), {"lr": [1e-3, 1e38]})
-    with pytest.raises(NonFiniteRiskError, match="no setting can be used: lr=0.001 .all scores are 1"):
+    with pytest.raises(NonFiniteRiskError, match="all settings failed: lr=0.001 .all scores are 1"):
         mixed.fit_sets(X0, X1)
 
 
@@ -414,14 +414,14 @@ def test_auto_is_resolved_for_every_setting(data):
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
-        ({"rate": [1]}, "param_grid cannot search 'rate'; it may contain .*batch_size"),
-        ({"n_estimators": [2, 3]}, "param_grid cannot search 'n_estimators'"),
+        ({"rate": [1]}, "param_grid cannot contain 'rate'; it may contain .*batch_size"),
+        ({"n_estimators": [2, 3]}, "param_grid cannot contain 'n_estimators'"),
         ({"lr": 0.1}, r"param_grid\['lr'\] must be a list of values to try, got 0.1"),
         ({"loss": "sigmoid"}, r"param_grid\['loss'\] must be a list"),
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
         ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope is used only by method 'leaky_relu'"),
         ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
-        ({"batch_size": [0]}, "batch_size must be an integer of at least 2, rows of both sets together, got 0"),
+        ({"batch_size": [0]}, "batch_size must be an integer of at least 2 (rows of both sets), got 0"),
     ],
 )
 def test_rejects_bad_grid_before_training(data, grid, message, monkeypatch):

@@ -233,7 +233,7 @@ def test_rejects_invalid_store(data, tmp_path):
         UUClassifierCV(base(), GRID, store=tmp_path / "file").fit_sets(*data)
     with pytest.raises(CheckpointError, match=r"cannot be written \(.*\); choose another store"):
         UUClassifierCV(base(), GRID, store=tmp_path / "file" / "below").fit_sets(*data)
-    with pytest.raises(ValueError, match=r"with an integer random_state, .* got None\.$"):
+    with pytest.raises(ValueError, match=r"with an integer random_state, .*; got None\.$"):
         UUClassifierCV(base(random_state=None), GRID, store=tmp_path).fit_sets(*data)
 
 

@@ -282,7 +282,7 @@ def test_skipped_changes_have_a_reason(data):
     assert [row.assumption.name for row in found.rows[1:]] == names
     assert found.along("theta")[-1].assumption.set_priors == (1.0, 0.8)
     assert "skipped: θ − 0.16, as set 0 would no longer have the higher prior" in text
-    assert "skipped: θ + 0.1, as 1.05 is not a fraction" in text
+    assert "skipped: θ + 0.1, as 1.05 is not between 0 and 1" in text
     assert "skipped: π + 0.1, as π = 1 is not strictly between 0 and 1" in text
     assert text.count("skipped:") == len(found.skipped) == 3
 
@@ -291,7 +291,7 @@ def test_skips_changes_if_set_1_has_the_higher_prior():
     assumed, skipped = alter_priors(Assumption("baseline", 0.0, (0.1, 0.15), 0.5), (-0.12, 0.05))
     assert [altered.name for altered in assumed[1:]] == ["θ′ + 0.05", "π − 0.12", "π + 0.05"]
     assert [reason for _, reason in skipped] == [
-        "-0.02 is not a fraction",
+        "-0.02 is not between 0 and 1",
         "set 1 would no longer have the higher prior",
         "set 1 would no longer have the higher prior",
     ]
@@ -307,12 +307,12 @@ def test_rejects_bad_errors(bad, data):
 def test_rejects_other_bad_input(data):
     X, sets, y = data
     for bad in ((), [0.1, 0.1]):
-        with pytest.raises(ValueError, match="errors must be one or more different numbers"):
+        with pytest.raises(ValueError, match="errors must contain at least one number and no duplicates"):
             prior_sensitivity(linear(), X, sets, errors=bad)
     with pytest.raises(ValueError, match="got 'much'"):
         check_errors("much")
     assert check_errors(np.array([0.1, -0.1])) == [-0.1, 0.1]
-    with pytest.raises(ValueError, match=r"errors=\(0.95,\) leave no possible priors \(θ \+ 0.95: 1.75 is not a fr"):
+    with pytest.raises(ValueError, match=r"errors=\(0.95,\) give only impossible priors \(θ \+ 0.95: 1.75 is not be"):
         prior_sensitivity(linear(), X, sets, errors=(0.95,))
     with pytest.raises(TypeError, match="must be a UUClassifier, got Pipeline; for a pipeline, pass its last step"):
         prior_sensitivity(make_pipeline(StandardScaler(), linear()), X, sets)
@@ -417,7 +417,7 @@ def test_corrections_lose_accuracy_if_priors_are_assumed_too_close(method):
         assert closer.value < -0.02
         assert closer.value < -3 * closer.standard_error
         assert wider.value > -0.005
-    assert "the true accuracy changes most by −0.0" in found.conclusion
+    assert "the true accuracy changes by up to −0.0" in found.conclusion
 
 
 def test_wrong_set_prior_moves_threshold_for_unbalanced_target(scored):
@@ -533,7 +533,7 @@ def made(true=False, gain_error=0.01):
 
     rows = [("baseline", 0.0, 0.9, 0.0), ("theta", -0.1, 0.97, 0.0), ("theta", 0.1, 0.85, -0.02)]
     rows += [("theta_prime", 0.1, 0.86, 0.001), ("pi", -0.1, 0.905, -0.06), ("pi", 0.1, 0.9, 0.03)]
-    skipped = (Skipped(Assumption("theta_prime", -0.1, (0.8, -0.1), 0.5), "-0.1 is not a fraction"),)
+    skipped = (Skipped(Assumption("theta_prime", -0.1, (0.8, -0.1), 0.5), "-0.1 is not between 0 and 1"),)
     return Sensitivity(
         tuple(row(*each) for each in rows), skipped, (40, 60), 200 * true, 0.4 if true else None, True, 0
     )
@@ -541,17 +541,19 @@ def made(true=False, gain_error=0.01):
 
 def test_conclusion_names_most_important_prior():
     assert made().moved == pytest.approx({"theta": 0.07, "theta_prime": 0.04, "pi": 0.005})
-    shown = "an error in θ moves the accuracy shown most, by up to 0.070 (θ′: 0.040, π: 0.005); "
+    shown = "an error in θ has the largest effect on the accuracy shown, up to 0.070 (θ′: 0.040, π: 0.005); "
     for gain_error in (0.01, 0.001):
-        itself = "the accuracy if the guess is right changes most by −0.060, at π − 0.1."
+        itself = "the accuracy if the guess is right changes by up to −0.060, at π − 0.1."
         assert made(gain_error=gain_error).conclusion == shown + itself
     assert (
-        made(true=True, gain_error=0.005).conclusion == shown + "the true accuracy changes most by −0.030, at π − 0.1."
+        made(true=True, gain_error=0.005).conclusion == shown + "the true accuracy changes by up to −0.030, at π − 0.1."
     )
     assert made(true=True, gain_error=0.02).conclusion == shown + "the true accuracy does not change significantly."
     only = made()
     only = Sensitivity(only.rows[:3], (), only.held_out_sizes, 0, None, True, 0)
-    assert only.conclusion.startswith("an error in θ moves the accuracy shown most, by up to 0.070; the accuracy if")
+    assert only.conclusion.startswith(
+        "an error in θ has the largest effect on the accuracy shown, up to 0.070; the accuracy if"
+    )
 
 
 def test_table_is_aligned_and_ends_with_conclusion():
@@ -570,7 +572,7 @@ def test_table_is_aligned_and_ends_with_conclusion():
             assert line[start:].startswith(cell)
     assert [line.split("  ")[0] for line in lines[1:3]] == ["your guess", "θ − 0.1"]
     assert "estimated without labels from 40 + 60 held-out rows" in text
-    assert "skipped: θ′ − 0.1, as -0.1 is not a fraction" in text
+    assert "skipped: θ′ − 0.1, as -0.1 is not between 0 and 1" in text
     assert lines[-1] == made(true=True).conclusion
 
 

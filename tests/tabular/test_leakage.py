@@ -83,7 +83,7 @@ def test_finds_one_value_per_file(kind, priors):
     assert found.auc == 1.0
     assert found.reason == (
         f"Column 'site' identifies the file of a row ({shown_first} in every row of a.csv, {shown_second} in every row "
-        "of b.csv), so a classifier would learn the files, not the classes."
+        "of b.csv), so a classifier would learn to distinguish the files instead of the classes."
     )
     assert two(column, [first] * 20, [first] * 15, priors) is None
     assert two(column, [first] * 9, [second] * 15, priors) is None
@@ -348,7 +348,7 @@ def test_finds_the_label(kind, priors):
     frames = [pd.DataFrame({"sick": labeled(rng, 500, prior, values)}) for prior in priors]
     [found] = find_label_columns(*frames, Schema((column,)), priors, files=("a.csv", "b.csv"))
     assert found.reason.startswith("Column 'sick' is probably the label: ")
-    assert found.reason.endswith(f" of those of b.csv, and the class priors are {priors[0]:g} and {priors[1]:g}.")
+    assert found.reason.endswith(f" of the rows of b.csv, which matches the priors {priors[0]:g} and {priors[1]:g}.")
     assert not find_label_columns(*frames, Schema((column,)), (priors[0], priors[0] / 2 + priors[1] / 2))
     # the order of the files, missing cells and a rare third value do not matter
     frames[0].iloc[:300] = None

@@ -668,7 +668,7 @@ def test_rejects_missing_columns_and_ignores_extra_ones():
     result = apply_schema(frame, SCHEMA, name="new.csv")
     assert result.columns.tolist() == SCHEMA.names
     assert result["t"].tolist() == ["hello"]
-    with pytest.raises(TableError, match="new.csv lacks the columns 'n' and 't' .did you mean 'N'..; the file needs"):
+    with pytest.raises(TableError, match="new.csv lacks the columns 'n' and 't' .did you mean 'N'..; the file must"):
         apply_schema(frame.rename(columns={"n": "N", "t": "other"}), SCHEMA, name="new.csv")
 
 
@@ -716,15 +716,15 @@ GOOD = SCHEMA.to_dict()
         (lambda data: data | {"columns": [{"name": "x", "kind": "number", "code": "x"}]}, "must not have 'code'"),
         (lambda data: data | {"columns": [{"name": 3, "kind": "number"}]}, "must have a name, got 3"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "number", "missing": 1}]}, "missing of column 'x'"),
-        (lambda data: data | {"columns": [{"name": "x", "kind": "category"}]}, "needs values"),
-        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "values": ["a"]}]}, "needs values"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category"}]}, "categories need values"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "number", "values": ["a"]}]}, "categories need values"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": "ab"}]}, "must be a list"),
-        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [1]}]}, "must be words"),
-        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": ["a", "a"]}]}, "repeat"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [1]}]}, "must be strings"),
+        (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": ["a", "a"]}]}, "must be unique"),
         (lambda data: data | {"columns": [{"name": "x", "kind": "category", "values": [OTHER]}]}, "must not contain"),
         (lambda data: data | {"columns": data["columns"] * 2}, "occurs twice"),
         (lambda data: data | {"ids": ["n"]}, "'n'. occurs twice"),
-        (lambda data: data | {"ids": [1]}, "ids must be names"),
+        (lambda data: data | {"ids": [1]}, "ids must be column names"),
         (lambda data: data | {"left_out": {"x": 1}}, "left_out must map"),
     ],
 )

@@ -35,7 +35,7 @@ def refused(text, call):
         ({"optimizer": torch.optim.SGD}, "requires optimizer=.*SGD"),
         ({"optimizer": lambda params: torch.optim.SGD(params, lr=1)}, "requires optimizer="),
         ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "requires optimizer=.*SGD"),
-        ({"optimizer_params": {"amsgrad": True}}, "must be among betas, eps, got 'amsgrad'"),
+        ({"optimizer_params": {"amsgrad": True}}, "may contain only betas, eps, got 'amsgrad'"),
         ({"optimizer": "sgd", "optimizer_params": {"betas": (0.9, 0.99)}}, "momentum.*got 'betas'"),
     ],
 )
@@ -50,9 +50,9 @@ def test_rejects_unsupported_options(changed, text):
         (lambda: [run_of(), run_of(sizes=(60, 44))], r"got sizes \(60, 44\) and \(61, 44\); use train_runs"),
         (lambda: [run_of(), run_of(held_out=([1], [2]))], r"held_out_sizes \(0, 0\) and \(1, 1\)"),
         (lambda: [Run((torch.arange(0), [1]), (0.8, 0.2), 0.5)], r"must contain rows, got sizes \(0, 1\)"),
-        (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "uses row 500 of a table of 500 rows"),
+        (lambda: [Run(([1, 500], [2]), (0.8, 0.2), 0.5)], "uses row 500, but the table has 500 rows"),
         (lambda: [Run(([1, 2], [-7]), (0.8, 0.2), 0.5)], "uses row -7"),
-        (lambda: [run_of(held_out=([1, 2], [3, 999]))], "uses row 999 of"),
+        (lambda: [run_of(held_out=([1, 2], [3, 999]))], "uses row 999, but"),
     ],
 )
 def test_rejects_runs_that_cannot_be_trained_together(runs, text):
@@ -78,10 +78,13 @@ def test_error_names_negative_row():
         ({"method": (torch.square, torch.abs)}, "correction square is not the identity"),
         ({"set_priors": (0.4, 0.4)}, "must differ"),
         ({"target_prior": 1.0}, "strictly between 0 and 1, got 1.0"),
-        ({"rows": ([0.5], [1])}, r"rows must be two one-dimensional lists of row numbers, got torch.float64 \(1,\)"),
+        (
+            {"rows": ([0.5], [1])},
+            r"rows must be two 1-D lists of row numbers, got torch.float64 of shape \(1,\)",
+        ),
         ({"rows": ([True], [1])}, "rows must be two .* got torch.bool"),
-        ({"rows": ([[0]], [1])}, r"rows must be two .* got torch.int64 \(1, 1\)"),
-        ({"held_out": ([0.5], [1])}, "held_out must be two one-dimensional lists"),
+        ({"rows": ([[0]], [1])}, r"rows must be two .* got torch.int64 of shape \(1, 1\)"),
+        ({"held_out": ([0.5], [1])}, "held_out must be two 1-D lists"),
     ],
 )
 def test_rejects_invalid_runs(changed, text):
@@ -96,13 +99,16 @@ def test_rejects_invalid_runs(changed, text):
     [
         ({"model": "resnet32"}, "'resnet32'"),
         ({"model": "MLP"}, "'linear' and 'mlp'.*'MLP'"),
-        ({"model": nn.Linear}, "supports models 'linear' and 'mlp'|cannot be built"),
-        ({"model": lambda n_features: nn.Linear(n_features, 1)}, "batched training supports models 'linear' and 'mlp'"),
+        ({"model": nn.Linear}, "supports only 'linear' and 'mlp' models|cannot be built"),
+        (
+            {"model": lambda n_features: nn.Linear(n_features, 1)},
+            "batched training supports only 'linear' and 'mlp' models",
+        ),
         ({"model_params": {"layers": 3}}, "correct model_params"),
         ({"X": X[0]}, r"\(rows, columns\), got shape \(6,\)"),
         ({"X": X.reshape(-1, 2, 3)}, r"\(rows, columns\), got shape \(500, 2, 3\)"),
         ({"test": (X, Y[:10])}, r"one label per row, got 500 rows and 10 labels"),
-        ({"test": (X[0], Y[:6])}, r"6 columns like X, got shape \(6,\)"),
+        ({"test": (X[0], Y[:6])}, r"the same 6 columns as X, got shape \(6,\)"),
         ({"loss": "hinge"}, "got 'hinge'"),
         ({"loss": lambda z: -z}, "must be non-negative"),
     ],
@@ -115,10 +121,10 @@ def test_rejects_invalid_arguments(arguments, text):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: train_batched([run_of()], test=(X[:, :3], Y)), "test must have 6 columns"),
+        (lambda: train_batched([run_of()], test=(X[:, :3], Y)), "test must have the same 6 columns"),
         (lambda: train_batched([run_of()], test=(X, Y + 5)), "labels must be 1 and 0"),
         (lambda: train_batched([run_of()], test=(X[:0], Y[:0])), "got 0 rows"),
-        (lambda: train_batched([run_of()]).scores(X[:, :3]), "X must have 6 columns"),
+        (lambda: train_batched([run_of()]).scores(X[:, :3]), "X must have the same 6 columns"),
         (lambda: train_batched([run_of()], loss="zero_one"), "'zero_one' has no gradient"),
         (
             lambda: train_batched([run_of()], options=options(optimizer="sgd", optimizer_params={"nesterov": True})),

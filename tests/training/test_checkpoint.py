@@ -254,7 +254,7 @@ def test_resumed_history_says_that_labels_were_used(tmp_path, gaussians):
     accuracies = classifier.history_.column("test_accuracy")
     assert accuracies[:6] == [None] * 6
     assert isinstance(accuracies[7], float)
-    with pytest.raises(KeyError, match="no epoch recorded 'validation_unbiased'"):
+    with pytest.raises(KeyError, match="'validation_unbiased' was not recorded in any epoch"):
         classifier.history_.column("validation_unbiased")
 
 

@@ -230,11 +230,11 @@ def test_held_out_scores_are_not_optimistic_on_noise():
 
 def test_early_stopping_needs_held_out_rows():
     run = run_of()
-    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
+    with pytest.raises(ValueError, match="early_stopping=True requires held-out rows of both sets"):
         alone(run, options=options(early_stopping=True))
-    with pytest.raises(ValueError, match="early_stopping=True needs held-out rows of both sets"):
+    with pytest.raises(ValueError, match="early_stopping=True requires held-out rows of both sets"):
         train_batched([run], options=options(early_stopping=True))
-    with pytest.raises(ValueError, match="patience=3 needs early stopping; set early_stopping=True"):
+    with pytest.raises(ValueError, match="patience=3 requires early stopping; set early_stopping=True"):
         alone(run, options=options(patience=3))
 
 

@@ -15,6 +15,7 @@ import contenders as field  # noqa: E402
 import records  # noqa: E402
 import tables  # noqa: E402
 from comparison import Comparison, compare  # noqa: E402
+from study_tables import table  # noqa: E402
 
 COLUMNS = {
     "UUClassifier": "`UUClassifier`, one MLP",
@@ -74,12 +75,6 @@ def facts() -> dict[str, str]:
 def average(runs: list[Record], name: str, key: str) -> float:
     """Return the mean over runs."""
     return statistics.fmean(run["contenders"][name][key] for run in runs)
-
-
-def table(heads: list[str], lines: list[list[str]]) -> str:
-    """Return a Markdown table with right-aligned numbers."""
-    rule = [":--", *("--:" for _ in heads[1:])]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def percent(runs: list[Record], name: str) -> str:

@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "study"))
 import records  # noqa: E402
 from refinement import IMAGES, ROWS, SET_PRIORS, STORE  # noqa: E402
 from render_refinement import estimated_gain, gain, gain_of_halves, kept, mean, signed, spread  # noqa: E402
+from study_tables import table  # noqa: E402
 
 WAYS = {"pure": "as if pure (`self_training_rounds`)", "estimated": "with their estimated priors"}
 NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
@@ -84,12 +85,6 @@ def stopping() -> dict[str, str]:
 def level(way: Record, number: int) -> float:
     """Return the accuracy estimated on the halves minus the test accuracy of the final ensemble, in points."""
     return 100 * float(way["estimates"][number][0] - way["accuracy"][number])
-
-
-def table(heads: list[str], lines: list[list[str]]) -> str:
-    """Return a Markdown table with right-aligned numbers."""
-    rule = [":--", *("--:" for _ in heads[1:])]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def gains_table(pairs: list[Record]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -17,6 +17,7 @@ import records
 from comparison import Comparison, compare
 from finals import FIRST_SEED, MODELS, PRIORS, SUPERVISED
 from render_images import Setting
+from study_tables import signed, table
 
 from uulearn import defaults
 from uulearn.reproduction.experiments import DATASET_NAMES
@@ -35,16 +36,6 @@ def facts() -> dict[str, str]:
     finals, grid = store.records(study="finals"), store.records(study="grid")
     parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables())
     return dict(item for part in parts for item in part)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    rule = ["---"] * left + ["--:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
-
-
-def _signed(value: float, digits: int = 1) -> str:
-    text = f"{value:+.{digits}f}".replace("-", "−")
-    return text[1:] if float(text[1:]) == 0 else text
 
 
 # --------------------------------------------------------------------------------------------------- the default itself
@@ -70,7 +61,7 @@ def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
             numbers = [f"{best:.1f}", f"**{mean:.1f}** ({deviation:.1f})", f"{fmean(labels):.1f}", f"{100 * part:.0f}%"]
             rows.append([name, f"{priors[0]:g}, {priors[1]:g}", *numbers])
     head = ["", "θ, θ′", "paper", "default", "with labels", "gap closed"]
-    yield "finals", _table(head, rows, left=2)
+    yield "finals", table(head, rows, left=2)
     yield "finals-half", f"{sum(part >= 0.5 for part in parts)} of {len(parts)}"
     yield "finals-seeds", str(len(fits["mnist", PRIORS[0], "default"]))
     yield "finals-label-seeds-mlp", str(len(fits["mnist", PRIORS[0], SUPERVISED]))
@@ -96,7 +87,7 @@ def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> 
             [
                 DATASET_NAMES[dataset],
                 f"{sum(covered)} of {len(evaluated)}" if evaluated else "no estimate",
-                _signed(fmean(bias)) if bias else "–",
+                signed(fmean(bias)) if bias else "–",
                 f"{fmean(record['calibration_error'] for record in own):.3f}",
                 f"{median(seconds):.0f}",
             ]
@@ -111,7 +102,7 @@ def _intervals(fits: dict[tuple[str, tuple[float, ...], str], list[Record]]) -> 
         "calibration error",
         "seconds per fit",
     ]
-    yield "intervals", _table(head, rows)
+    yield "intervals", table(head, rows)
     labels = [record for priors in PRIORS for record in fits["kmnist", priors, SUPERVISED] if record["estimate"]]
     yield "kmnist-labels-estimate", f"{100 * fmean(record['estimate'][0] for record in labels):.1f}"
     yield "kmnist-labels-accuracy", f"{100 * fmean(record['test_accuracy'] for record in labels):.1f}"
@@ -156,7 +147,7 @@ SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 def _grid(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
     settings = {label: Setting(_matching(found, BEST | changes), 200) for label, changes in SETTINGS}
     rows = [[label, *setting.row()[:3]] for label, setting in settings.items()]
-    yield "grid", _table(["", "estimated", "best epoch", "last epoch"], rows)
+    yield "grid", table(["", "estimated", "best epoch", "last epoch"], rows)
     yield "grid-runs", str(len(found))
     chosen = {label: fmean(setting.chosen) for label, setting in settings.items()}
     yield "grid-sigmoid", f"{chosen['no L2'] - chosen['no L2, logistic loss']:.1f}"
@@ -233,7 +224,7 @@ def _with_labels() -> Iterator[tuple[str, str]]:
     yield "labels-each", str(each)
     order = sorted(VARIANTS, key=lambda name: -fmean(by_variant[name]))
     rows = [[VARIANTS[name], f"{fmean(by_variant[name]):.2f}"] for name in order]
-    yield "labels", _table(["setting", "mean test accuracy, last epoch"], rows)
+    yield "labels", table(["setting", "mean test accuracy, last epoch"], rows)
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
@@ -251,7 +242,7 @@ def _tables() -> Iterator[tuple[str, str]]:
         boosting = next(one for one in comparison.columns if one.name == contenders.BOOSTING)
         yield f"tables-{model}-boosting", str(comparison.standing(boosting, default).better)
     head = ["", "best or within noise", "at (0.8, 0.2)", "at (0.6, 0.4)"]
-    yield "tables", _table(head, rows)
+    yield "tables", table(head, rows)
     mlp = found["mlp"]
     paper = "l2 0, loss logistic, {}method leaky_relu, {}calibrated None, {}patience None"
     ensemble = paper.format("", "", "early_stopping None, ")
@@ -278,7 +269,7 @@ def _summary(comparison: Comparison, label: str) -> Iterator[list[str]]:
                 comparison.mean_difference(one, default, lambda cell, p=priors: cell.set_priors == p).mean
                 for priors in ((0.8, 0.2), (0.6, 0.4))
             ]
-            yield [titles.get(one.name, one.name), counted, *(_signed(100 * gain) for gain in gains)]
+            yield [titles.get(one.name, one.name), counted, *(signed(100 * gain) for gain in gains)]
 
 
 def _count(verdicts: dict[Any, bool]) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from study_tables import table
+
 from uulearn.reproduction.experiments import Request, table_rows
 
 RECORDS = Path(__file__).resolve().parents[3] / "benchmarks" / "results"
@@ -41,11 +43,6 @@ def _read(name: str) -> Any:
     return json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    rule = ["---"] * left + ["--:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
-
-
 def _short(value: float) -> str:
     """Return a number with two significant digits."""
     digits = max(0, 1 - math.floor(math.log10(value)))
@@ -59,7 +56,7 @@ def _contenders(record: Record, labels: Mapping[str, str], unit: float = 1, digi
         spread, ratio = record["spread"][name], record["speedup"]["uulearn"][name]
         times = f"{unit * spread['median']:.{digits}f} ({unit * spread['min']:.{digits}f})"
         rows.append([label, times, "" if name == "uulearn" else f"{ratio:.2f}"])
-    return _table(["", "seconds, median (min)", "speedup of uulearn `auto`"], rows)
+    return table(["", "seconds, median (min)", "speedup of uulearn `auto`"], rows)
 
 
 def _epochs() -> Iterator[tuple[str, str]]:
@@ -127,7 +124,7 @@ def _precision() -> Iterator[tuple[str, str]]:
         last[place], best[place] = 100 * run["last"], 100 * run["best"]
     seeds = sorted({seed for _, seed in last})
     rows = [[name, *(f"{last[name, seed]:.2f}" for seed in seeds)] for name in ("float32", "bfloat16")]
-    yield "precision", _table(["test accuracy, last epoch", *(f"seed {seed}" for seed in seeds)], rows)
+    yield "precision", table(["test accuracy, last epoch", *(f"seed {seed}" for seed in seeds)], rows)
     for name, values in (("last", last), ("best", best)):
         gains = [values["bfloat16", seed] - values["float32", seed] for seed in seeds]
         yield f"precision-{name}", f"{fmean(gains):+.2f} ± {stdev(gains) / math.sqrt(len(gains)):.2f}"
@@ -155,7 +152,7 @@ def _accumulation() -> Iterator[tuple[str, str]]:
             row += [f"{1000 * found['spread'][name]['median']:.0f}", ratio, f"{found['peak_bytes'][name] / MIB:.1f}"]
         rows.append(row)
     head = ["", "MLP, ms", "relative", "peak, MiB", "convolutional, ms", "relative", "peak, MiB"]
-    yield "accumulation", _table(head, rows)
+    yield "accumulation", table(head, rows)
     yield "accumulation-rounds", str(section["configuration"]["rounds"])
     usual = section["results"]["mlp"]["speedup"]["two passes"]["each corrected"]
     yield "accumulation-usual", f"{1 / usual:.1f}"
@@ -170,7 +167,7 @@ def _gpu() -> Iterator[tuple[str, str]]:
         step = f"{1000 * found['seconds_a_step']:.2f}"
         rows.append([label, f"{times[0]:.1f}", f"{times[1]:.1f}", f"{times[2]:.3f}", step])
     head = [f"{record['stack-mlp']['configuration']['runs']} runs", "seconds in total", "before the second epoch"]
-    yield "gpu-batched", _table([*head, "per epoch", "ms per step"], rows)
+    yield "gpu-batched", table([*head, "per epoch", "ms per step"], rows)
     mlp, linear, resnet = (record[name] for name in ("stack-mlp", "stack-linear", "resnet32"))
     yield "gpu-device", mlp["device"].removeprefix("NVIDIA ")
     yield "gpu-torch", mlp["versions"]["torch"]
@@ -206,7 +203,7 @@ def _scaling() -> Iterator[tuple[str, str]]:
             run = by_rows.get((model, size))
             row += ["–", "–"] if run is None else [_short(run["seconds"]), f"{run['most_mib']:,.0f}"]
         rows.append(row)
-    yield "rows", _table(["rows", "linear, seconds", "peak MiB", "MLP, seconds", "peak MiB"], rows, left=0)
+    yield "rows", table(["rows", "linear, seconds", "peak MiB", "MLP, seconds", "peak MiB"], rows, left=0)
     most = {model: max(size for name, size in by_rows if name == model) for model in ("linear", "mlp")}
     rates = {model: most[model] / by_rows[model, most[model]]["seconds"] for model in most}
     yield "rows-linear-rate", f"{rates['linear'] / 1e6:.1f}"
@@ -219,12 +216,12 @@ def _scaling() -> Iterator[tuple[str, str]]:
         linear, mlp = by_columns["linear", number], by_columns["mlp", number]
         peak = max(linear["most_mib"], mlp["most_mib"])
         rows.append([f"{number:,}", _short(linear["seconds"]), _short(mlp["seconds"]), f"{peak:,.0f}"])
-    yield "columns", _table(["columns", "linear, seconds", "MLP, seconds", "peak MiB"], rows, left=0)
+    yield "columns", table(["columns", "linear, seconds", "MLP, seconds", "peak MiB"], rows, left=0)
     rows = []
     for number in sorted({run["columns"] for run in record["scoring"]}):
         own = {run["model"]: run["rows_a_second"] for run in record["scoring"] if run["columns"] == number}
         rows.append([f"{number:,}", f"{_round(own['linear'], 3):,.0f}", f"{_round(own['mlp'], 3):,.0f}"])
-    yield "scoring", _table(["columns", "linear, rows per second", "MLP, rows per second"], rows, left=0)
+    yield "scoring", table(["columns", "linear, rows per second", "MLP, rows per second"], rows, left=0)
 
 
 def _round(value: float, digits: int) -> float:
@@ -246,7 +243,7 @@ def _workers() -> Iterator[tuple[str, str]]:
                     f"{_short(min(own))} to {_short(max(own))}" if len(own) > 1 else _short(own[0]) if own else "–"
                 )
             rows.append(row)
-        yield f"workers-{name}", _table(head, rows, left=0)
+        yield f"workers-{name}", table(head, rows, left=0)
     record = _read("scaling_cores")
     yield "workers-cores", str(record["machine"]["cores"])
     sums = [1000 * run["seconds"] for run in record["cores"] if run.get("values") == 2]
@@ -269,7 +266,7 @@ def _files() -> Iterator[tuple[str, str]]:
         accuracy = f"{100 * run['accuracy']:.1f}"
         rows.append([label, f"{run['most_mib']:,}", before, *(f"{value:.0f}" for value in times), accuracy])
     head = ["", "peak MiB", "shuffling, s", "selecting held-out rows, s", "one epoch, s", "accuracy, %"]
-    yield "larger-size", _table(head, rows)
+    yield "larger-size", table(head, rows)
     yield "larger-gigabytes", str(size["gigabytes"])
     yield "larger-cap", str(size["cap_gib"])
     yield "larger-rows", " and ".join(f"{n / 1e6:.0f} million" for n in size["as they are"]["rows"])
@@ -288,7 +285,7 @@ def _files() -> Iterator[tuple[str, str]]:
             gains = [ours - theirs for ours, theirs in zip(own, memory, strict=True)]
             row.append(f"{_with_error(own)}; {_with_error(gains, '+')}")
         rows.append(row)
-    yield "larger-accuracy", _table(["", "buffer of 4 MiB", "buffer of 16 MiB"], rows)
+    yield "larger-accuracy", table(["", "buffer of 4 MiB", "buffer of 16 MiB"], rows)
     yield "larger-seeds", str(len(memory))
     yield "larger-sizes", " and ".join(f"{n:,}" for n in accuracy["sizes"])
     yield "larger-epochs", str(accuracy["epochs"])

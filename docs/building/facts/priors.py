@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from pathlib import Path
 from typing import Any
+
+from study_tables import read_study, table
 
 STUDY = Path(__file__).resolve().parents[3] / "results" / "study"
 Record = dict[str, Any]
@@ -25,8 +26,8 @@ SCORERS = ("forest (default)", "gradient boosting", "logistic regression")
 
 def facts() -> dict[str, str]:
     """Return all facts by name."""
-    coverage, environment = read("prior_coverage.jsonl")
-    real, real_environment = read("unknown_priors.jsonl")
+    coverage, environment = read_study("prior_coverage.jsonl")
+    real, real_environment = read_study("unknown_priors.jsonl")
     parts: dict[str, list[Record]] = {}
     for one in coverage:
         parts.setdefault(one["configuration"]["part"], []).append(one)
@@ -53,14 +54,6 @@ def facts() -> dict[str, str]:
     }
 
 
-def read(name: str) -> tuple[list[Record], str]:
-    """Return the results of a file, and one line with the versions and the machine."""
-    lines = [json.loads(line) for line in (STUDY / name).read_text(encoding="utf-8").splitlines()]
-    (environment,) = (line for line in lines if "configuration" not in line)
-    versions = ", ".join(f"{package} {version}" for package, version in environment["versions"].items())
-    return [line for line in lines if "configuration" in line], f"{versions}; {environment['machine']['processor']}"
-
-
 def pair(values: list[float], style: str) -> str:
     """Return two formatted numbers, for θ and θ′."""
     return " ".join(format(value, style) for value in values).replace("-", "−")
@@ -69,12 +62,6 @@ def pair(values: list[float], style: str) -> str:
 def priors(configuration: Record) -> str:
     """Return the priors of both sets as text."""
     return "({:g}, {:g})".format(*configuration["set_priors"])
-
-
-def table(heads: list[str], lines: list[list[str]]) -> str:
-    """Return a Markdown table with right-aligned numbers."""
-    rule = [":--", *("--:" for _ in heads[1:])]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def coverage_table(records: list[Record]) -> str:

@@ -6,10 +6,12 @@ mean accuracy minus the paper's, in points) or ``no-l2-mlp-mnist-0.7-relu`` (the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from study_tables import signed, table
 
 from uulearn.reproduction import conclusions, experiments, selection, variants
 from uulearn.reproduction.experiments import EXPERIMENTS, PAPER_SET_PRIORS, Request, TableRow, table_rows
@@ -60,16 +62,6 @@ def facts() -> dict[str, str]:
     return dict(item for part in parts for item in part)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    rule = ["---"] * left + ["--:"] * (len(head) - left)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *rows))
-
-
-def _signed(value: float, digits: int = 1) -> str:
-    text = f"{value:+.{digits}f}".replace("-", "−")
-    return text[1:] if float(text[1:]) == 0 else text
-
-
 def _model(row: TableRow) -> str:
     return {"resnet32": "resnet"}.get(row.model, row.model)
 
@@ -99,7 +91,7 @@ def _times(find: Find) -> Iterator[tuple[str, str]]:
         seen |= runs.keys()
         seconds = sum(record["seconds"] for run in runs.values() if (record := find(run)))
         rows.append([label, str(len(runs)), _duration(seconds)])
-    yield "times", _table(["target", "runs", "training time"], rows)
+    yield "times", table(["target", "runs", "training time"], rows)
     resnet = [find(run) for run in EXPERIMENTS["table3"](Request()) if run["model"] == "resnet32"]
     seconds = [record["seconds"] for record in resnet if record]
     yield "resnet-runs", str(len(seconds))
@@ -125,7 +117,7 @@ def _agreement(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
         far = max(abs(cell.difference() or 0) for cell in agreeing)
         rows.append([label, str(trials), str(len(own)), str(len(agreeing)), f"{far:.1f}"])
     head = ["", "trials per cell", "cells", "agree", "largest difference in agreeing cells, points"]
-    yield "agreement", _table(head, rows)
+    yield "agreement", table(head, rows)
     yield "agreement-points", f"{AGREEMENT_POINTS:g}"
 
 
@@ -133,7 +125,7 @@ def _cells(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
     for cell in cells:
         name = f"{_model(cell.row)}-{cell.row.dataset}-{cell.row.set_priors[0]:g}-{cell.column.name}"
         yield f"paper-{name}", f"{cell.paper.accuracy.mean:.1f}"
-        yield f"difference-{name}", _signed(cell.difference())
+        yield f"difference-{name}", signed(cell.difference())
         yield f"points-{name}", f"{abs(cell.difference()):.1f}"
         yield f"paper-std-{name}", f"{cell.paper.accuracy.std:.1f}"
 
@@ -143,7 +135,7 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
     for result in results:
         method = {0.0: "relu", -1.0: "abs", -0.01: "leaky-0.01", -0.1: "leaky-0.1"}.get(result.method, result.method)
         name = f"{_model(result.row)}-{result.row.dataset}-{result.row.set_priors[0]:g}-{method}"
-        yield f"{VARIANT_NAMES[result.variant]}-{name}", _signed(result.difference)
+        yield f"{VARIANT_NAMES[result.variant]}-{name}", signed(result.difference)
         yield f"{VARIANT_NAMES[result.variant]}-ours-{name}", f"{result.mean:.1f}"
     rows = []
     for variant, label in (
@@ -164,7 +156,7 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
         agree = [sum(result.agrees for result in group) for group in (own, before)]
         rows.append([label, str(len(own)), str(agree[0]), str(agree[1]), *(f"{value:.1f}" for value in distance)])
     head = ["variant", "cells", "agree", "agree as printed", "mean difference", "mean difference as printed"]
-    yield "variants", _table(head, rows)
+    yield "variants", table(head, rows)
     short = [r for r in dense if r.row.dataset == "kmnist" and r.variant in ("shortened", "as printed")]
     for variant, name in (("shortened", "shortened-kmnist-agree"), ("as printed", "printed-kmnist-agree")):
         yield name, str(sum(r.agrees for r in short if r.variant == variant))
@@ -193,8 +185,8 @@ def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]
         last.append([f"({row.priors_label})", *shown])
         late.append([f"({row.priors_label})", *medians])
     head = ["", "biased", "unbiased", "ABS", "ReLU", "leaky ReLU, λ = −0.1"]
-    yield "resnet", _table(head, last)
-    yield "resnet-late", _table(head, late)
+    yield "resnet", table(head, last)
+    yield "resnet-late", table(head, late)
     trials = own[(0.8, 0.2), "leaky_relu"].trials
     yield "resnet-leaky-trials", " and ".join(f"{value:.1f}" for value in trials.values())
     (row,) = (
@@ -217,22 +209,22 @@ def _slopes(find: Find) -> Iterator[tuple[str, str]]:
         "hindsight_row": "best λ of each row, chosen by test labels",
         "hindsight_trial": "best λ of each trial, chosen by test labels",
     }
-    for table in ("table2", "table3"):
-        comparisons = selection.compare(selection.trials_of(table_rows(table, Request()), find))
+    for name in ("table2", "table3"):
+        comparisons = selection.compare(selection.trials_of(table_rows(name, Request()), find))
         groups = [comparisons] + [[c for c in comparisons if c.row.set_priors == priors] for priors in PAPER_SET_PRIORS]
-        printed = paper_table(table)
+        printed = paper_table(name)
         rows = [["the paper, λ “selected from −0.01 to 1”"]]
         for group in groups:
             paper = [printed[c.row.dataset, c.row.set_priors] for c in group]
-            rows[0].append(_signed(fmean(p["leaky_relu"].accuracy.mean - p["relu"].accuracy.mean for p in paper), 2))
+            rows[0].append(signed(fmean(p["leaky_relu"].accuracy.mean - p["relu"].accuracy.mean for p in paper), 2))
         for way, label in ways.items():
-            rows.append([label, *(_signed(fmean(getattr(c, way) - c.relu for c in group), 2) for group in groups)])
+            rows.append([label, *(signed(fmean(getattr(c, way) - c.relu for c in group), 2) for group in groups)])
         head = ["", "all", *(f"({a:g}, {b:g})" for a, b in PAPER_SET_PRIORS)]
         gains = [fmean(getattr(c, way) - c.relu for c in comparisons) for way in ways]
-        if table == "table2":
-            yield "slopes-linear", f"{_signed(min(gains), 2)} to {_signed(max(gains), 2)}"
+        if name == "table2":
+            yield "slopes-linear", f"{signed(min(gains), 2)} to {signed(max(gains), 2)}"
         else:
-            yield "slopes", _table(head, rows)
+            yield "slopes", table(head, rows)
             chosen, best = (
                 fmean(getattr(c, way) - c.relu for c in comparisons) for way in ("chosen", "hindsight_trial")
             )
@@ -248,14 +240,14 @@ def _slopes(find: Find) -> Iterator[tuple[str, str]]:
 
 def _conclusions(tables: Sequence[ResultTable], find: Find) -> Iterator[tuple[str, str]]:
     cells: dict[str, list[ResultCell]] = {}
-    for cell in (cell for table in tables for cell in table):
+    for cell in (cell for shown in tables for cell in shown):
         cells.setdefault(cell.row.model, []).append(cell)
     contests = conclusions.contests(cells)
     for model in ("mlp", "resnet32", "linear"):
         for plain in ("biased", "unbiased"):
             gains = [c.difference for c in contests if c.model == model and c.plain == plain]
             ends = min(gains), max(gains)
-            texts = (f"{gain:.0f}" if model != "linear" else _signed(gain) for gain in ends)
+            texts = (f"{gain:.0f}" if model != "linear" else signed(gain) for gain in ends)
             yield f"gain-{model}-{plain}", " to ".join(texts)
     verdicts = [c.verdict for c in contests if c.model == "linear" and c.plain == "biased"]
     yield "linear-better", f"{verdicts.count('better')} of {len(verdicts)}"
@@ -272,7 +264,7 @@ def _conclusions(tables: Sequence[ResultTable], find: Find) -> Iterator[tuple[st
         yield f"runs-{name}", str(len(some))
         yield f"both-{name}", f"{found.both} of {len(some)}"
         yield f"together-{name}", f"{100 * found.together:.0f}"
-        yield f"correlation-{name}", _signed(found.spearman, 2)
+        yield f"correlation-{name}", signed(found.spearman, 2)
     dropout, decay = experiments.figure3_curves(Request())
     regularized = conclusions.regularized_runs(map(find, dropout), "dropout")
     regularized += conclusions.regularized_runs(map(find, decay), "l2")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from study_tables import read_study, signed, table
 
 STUDY = Path(__file__).resolve().parents[3] / "results" / "study"
 LETTERS = {"theta": "θ", "theta_prime": "θ′", "pi": "π"}
@@ -23,8 +24,8 @@ Change = tuple[str, float]
 
 def facts() -> dict[str, str]:
     """Return all facts by name."""
-    draws, environment = read("sensitivity_draws.jsonl")
-    study, study_environment = read("sensitivity.jsonl")
+    draws, environment = read_study("sensitivity_draws.jsonl")
+    study, study_environment = read_study("sensitivity.jsonl")
     columns: dict[tuple[str, str, str], Column] = {}
     for one in draws:
         parameters = one["configuration"]["parameters"]
@@ -63,14 +64,6 @@ def facts() -> dict[str, str]:
     }
 
 
-def read(name: str) -> tuple[list[Record], str]:
-    """Return the results of a file, and one line with the versions and the machine."""
-    lines = [json.loads(line) for line in (STUDY / name).read_text(encoding="utf-8").splitlines()]
-    environment = next(line for line in lines if "configuration" not in line)
-    versions = ", ".join(f"{package} {version}" for package, version in environment["versions"].items())
-    return [line for line in lines if "configuration" in line], f"{versions}; {environment['machine']['processor']}"
-
-
 def points(column: Column, change: Change, measure: str) -> list[float]:
     """Return the change of an accuracy from that with the correct priors, in points, for each draw."""
     found = []
@@ -101,16 +94,6 @@ def level(column: Column, measure: str) -> float:
     return 100 * statistics.fmean(one["rows"][0][measure][0] for one in column)
 
 
-def signed(value: float) -> str:
-    """Return a change in points with its sign.
-
-    >>> signed(-1.25), signed(0.04), signed(0.31)
-    ('−1.2', '0.0', '+0.3')
-    """
-    shown = f"{value:+.1f}"
-    return "0.0" if float(shown) == 0 else shown.replace("-", "−")
-
-
 def span(values: list[float]) -> str:
     """Return the range of the values as text."""
     return f"{min(values):.1f} to {max(values):.1f}".replace("-", "−")
@@ -136,12 +119,6 @@ def name_of(change: Change) -> str:
     parameter, error = change
     kind = " (too close)" if change in CLOSE else " (too far apart)" if change in APART else ""
     return f"{LETTERS[parameter]} {'−' if error < 0 else '+'} {abs(error):g}{kind}"
-
-
-def table(heads: list[str], lines: list[list[str]]) -> str:
-    """Return a Markdown table with right-aligned numbers."""
-    rule = [":--", *("--:" for _ in heads[1:])]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [heads, rule, *lines])
 
 
 def draws_table(columns: dict[tuple[str, str, str], Column], tasks: list[str], changes: list[Change]) -> str:

@@ -1,1 +1,1 @@
-"""Workflows on files: fit two files, save the model with its encoder, and score new rows."""
+"""Workflows on files: fit a classifier to two files, save it with its encoder, and score new rows."""

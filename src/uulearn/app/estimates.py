@@ -23,9 +23,9 @@ SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
 HISTOGRAM_BINS = 40
 HISTOGRAM_TAIL = 0.002
-"""Fraction of the scores at each end that is counted in the outermost bin, which keeps outliers from widening bins."""
+"""Fraction of the scores at each end that is counted in the outermost bin, so that outliers do not widen the bins."""
 MAX_SHUFFLED_COLUMNS = 200
-"""Maximum number of shuffled columns; each column requires a pass over the evaluation rows."""
+"""Maximum number of columns that are shuffled; each one requires scoring the evaluation rows again."""
 
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
@@ -37,7 +37,7 @@ def evaluation_facts(
 ) -> dict[str, Any]:
     """Estimate facts about the classifier from the evaluation rows, as fields of `FitFacts`.
 
-    These are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
+    The facts are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
     accuracy at other target priors and the score histogram. A violated mixture assumption raises a warning.
     """
     importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)
@@ -67,7 +67,7 @@ def evaluation_facts(
 def column_importance(
     rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
 ) -> tuple[ColumnImportance, ...]:
-    """Return the estimated loss of accuracy when each column is shuffled across both sets, largest first.
+    """Return the estimated loss of accuracy if a column is shuffled across both sets, largest loss first.
 
     ``groups`` maps each column to its features. Rows are shuffled within a fold, because rows of different folds are
     scored by different models.

@@ -1,4 +1,4 @@
-"""Evaluate a saved model without labels, on two unlabeled files, or on one file with a column of labels."""
+"""Evaluate a saved model on two unlabeled files, or on one file with a label column."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
 
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
-"""Labels of the positive class if the user specifies none."""
+"""Labels that mean "positive" unless the user specifies the label of the positive class."""
 NEGATIVE_WORDS = {"0", "false", "no", "n", "f", "negative", "neg", "-", "-1", "0.0", "-1.0"}
 
 
@@ -24,7 +24,7 @@ class LabeledEvaluation:
 
     evaluation: Evaluation
     class_prior: float
-    """Class prior at which the accuracy holds: the requested target prior, or that of the labeled rows."""
+    """Class prior at which the accuracy is estimated: the requested target prior, or the prior of the labeled rows."""
     confusion: dict[str, int]
     calibration_error: float
     brier: float

@@ -1,7 +1,7 @@
 """Facts about a fitted model, estimated without labels: frozen dataclasses, stored as JSON in the model directory.
 
 ``uulearn fit`` prints them in its last lines, and the model card and the report show them. `FitFacts.from_dict` reads
-the output of `FitFacts.to_dict` and raises an error for other data.
+the output of `FitFacts.to_dict` and raises an error if the structure differs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ColumnFacts:
 class RowUse:
     """Number of rows of each set used for training, early stopping and evaluation.
 
-    With out-of-fold evaluation, every row is counted in all three.
+    With out-of-fold evaluation, every row is used for all three purposes.
     """
 
     training: tuple[int, int]
@@ -65,7 +65,7 @@ class TargetFacts:
 
 @dataclass(frozen=True)
 class ScoreHistogram:
-    """Number of rows of each set in each bin of scores: k + 1 edges, and k counts per set."""
+    """Histogram of the scores of each set, with k + 1 bin edges and k counts per set."""
 
     edges: tuple[float, ...]
     counts: tuple[tuple[int, ...], tuple[int, ...]]
@@ -102,7 +102,7 @@ class PriorError:
 
 @dataclass(frozen=True)
 class SensitivityFacts:
-    """The effect of wrong priors on the estimate, or the reason why it was not measured."""
+    """The effect of wrong priors on the estimated accuracy, or the reason why it was not measured."""
 
     rows: tuple[PriorError, ...] = ()
     conclusion: str | None = None
@@ -122,7 +122,7 @@ class FitFacts:
     """All stored facts about a model fitted to two files, except the training history."""
 
     created: str
-    """Time in UTC, as ISO 8601."""
+    """Creation time in UTC, in ISO 8601 format."""
     versions: Mapping[str, str]
     seconds: float
     device: str
@@ -135,7 +135,7 @@ class FitFacts:
     """Confidence intervals of the set priors if they were estimated; None if you passed them."""
     row_use: RowUse
     out_of_fold: bool
-    """Whether every row was evaluated by a model that was not trained on it, instead of using held-out rows."""
+    """Whether all rows were evaluated, each by a model not trained on it, instead of held-out rows only."""
     evaluation: Evaluation
     set_auc: Estimate
     """Probability that a row of the set with the higher prior has a higher score than a row of the other set."""

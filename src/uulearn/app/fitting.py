@@ -38,9 +38,9 @@ from uulearn.training.progress import ProgressCallback, StageStarted, no_progres
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
-"""Maximum number of rows per file for estimating the priors; more rows hardly change the estimate."""
+"""Maximum number of rows per file used to estimate the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
-"""If training took less time than this, the sensitivity to wrong priors is measured by default."""
+"""Training time in seconds up to which the effect of wrong priors is measured by default."""
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHARED_ROWS = "rows"
 """Subfolder of the checkpoint folder that contains the rows shared by several workers."""
@@ -67,9 +67,9 @@ def fit_files(
 ) -> tuple[TableModel, FitSettings]:
     """Fit a classifier to two files; return the model and the complete settings needed to repeat the fit.
 
-    ``command`` is stored with the facts. Interrupted training continues from the folder ``checkpoint``. If several
-    ``workers`` train together, each calls this function; the first one reads the files and writes the encoded rows to a
-    subfolder of ``checkpoint``, which all workers must be able to read.
+    ``command`` is the command line, which is stored with the facts. Interrupted training continues from the checkpoints
+    in the folder ``checkpoint``. If several ``workers`` train together, each calls this function; the first one reads
+    the files and writes the encoded rows to a subfolder of ``checkpoint``, which all workers must be able to read.
     """
     started = time.perf_counter()
     with warnings.catch_warnings(record=True) as raised:
@@ -102,7 +102,7 @@ def fit_files(
 def read_and_encode(
     settings: FitSettings, folder: Path, checkpoint: Path | None, progress: ProgressCallback, workers: Workers | None
 ) -> contextlib.AbstractContextManager[tuple[Prepared, Matrices]]:
-    """Read both files, reject leaking columns, and encode the rows; the result is valid only within the block."""
+    """Read both files, reject leaking columns, and encode the rows; the result is valid only in the ``with`` block."""
 
     def read() -> tuple[Prepared, Matrices]:
         progress(StageStarted("reading both files"))
@@ -189,10 +189,9 @@ def train(
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
-    """Return the classifier with the parameters of the settings, checked before any file is read.
-
-    "auto" is resolved as in Python once the rows are known. If the class priors must be estimated, the classifier has
-    the priors 1 and 0 until then.
+    """Create the classifier from the settings and check its parameters, before any file is read. "auto" parameters are
+    resolved once the rows are known, as in Python. If the class priors must be estimated, the classifier has the
+    placeholder priors 1 and 0 until then.
     """
     check_different_files(settings.first, settings.second)
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
@@ -212,7 +211,7 @@ def collect_facts(
     trained: TrainingOutcome,
     progress: ProgressCallback,
 ) -> dict[str, Any]:
-    """Evaluate the classifier without labels and return the `FitFacts` fields on files, columns and results."""
+    """Evaluate the classifier without labels and return the `FitFacts` fields about files, columns and results."""
     progress(StageStarted("evaluating"))
     rows, target = trained.rows, settings.target_prior
     if rows.note:
@@ -241,12 +240,13 @@ def _measure_sensitivity(
 ) -> SensitivityFacts:
     skipped = None
     if settings.sensitivity is False:
-        skipped = "It was disabled with --no-sensitivity."
+        skipped = "The measurement was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold out some of them for the comparison."
     elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
         skipped = (
-            f"It would train about twelve more models, each for {trained.seconds:.0f} s; use --sensitivity to run it."
+            f"The measurement would train about twelve more models, each for {trained.seconds:.0f} s; use "
+            "--sensitivity to run it."
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)

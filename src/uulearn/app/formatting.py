@@ -10,16 +10,16 @@ from uulearn.training.progress import format_duration
 NO_VALUE = "–"
 """Shown instead of a number that is missing or not finite."""
 WHOLE_PERCENT_WIDTH = 0.02
-"""Intervals of at least this width are shown without decimals; narrower ones get enough decimals to differ."""
+"""Minimum width of intervals shown without decimals; narrower intervals get enough decimals to distinguish the ends."""
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """Format a fraction in percent, such as ``93.1%`` or ``−0.4%``."""
+    """Format a fraction as a percentage, such as ``93.1%`` or ``−0.4%``."""
     return f"{_fixed(100 * share, decimals)}%" if _is_known(share) else NO_VALUE
 
 
 def prior(share: float | None) -> str:
-    """Format a class prior in percent, with at most four significant digits, such as ``49.26%``."""
+    """Format a class prior as a percentage with at most four significant digits, such as ``49.26%``."""
     return f"{100 * share:.4g}%".replace("-", "−") if _is_known(share) else NO_VALUE
 
 
@@ -55,19 +55,19 @@ def interval(ends: tuple[float, float] | None) -> str:
 def accuracy_range(accuracy: Estimate) -> str:
     """Format the accuracy for ``fit``, the model card and the report: the interval, then the best estimate.
 
-    No classifier is perfect, so the text never claims 100%. If the whole interval is outside the possible range, no
-    accuracy explains the rows, and the text gives none.
+    No classifier is perfect, so the text never claims 100%. If the whole interval is outside the range from 0 to 1, the
+    accuracy is reported as unknown.
 
     >>> accuracy_range(Estimate(0.931, 0.013, (0.902, 0.949)))
     'between 90% and 95%, best estimate 93%'
     >>> accuracy_range(Estimate(1.04, 0.03, (0.921, 1.0)))
     'between 92% and 100%, best estimate above 99%'
     >>> accuracy_range(Estimate(1.0, 0.05, (1.0, 1.0), unclipped=1.4))
-    'unknown, no accuracy fits these files at these class priors'
+    'unknown, because no accuracy is consistent with these class priors'
     """
     low, high, value = (min(max(share, 0.0), 1.0) for share in (*accuracy.interval, accuracy.value))
     if low == high and accuracy.unclipped != value:
-        return "unknown, no accuracy fits these files at these class priors"
+        return "unknown, because no accuracy is consistent with these class priors"
     width = high - low
     decimals = 0 if width >= WHOLE_PERCENT_WIDTH else 1 if width >= WHOLE_PERCENT_WIDTH / 10 else 2
     step = 10.0 ** -(decimals + 2)

@@ -8,8 +8,9 @@ human-readable documents.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,8 @@ from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
-from uulearn.tabular.schema import Schema
+from uulearn.tabular.schema import Schema, apply_schema
+from uulearn.tabular.unfamiliar import UnfamiliarCounts, count_unfamiliar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,22 +53,28 @@ class TableModel:
     """None for images."""
     classifier: UUClassifier
     facts: FitFacts
+    unfamiliar: UnfamiliarCounts = field(default_factory=Counter, compare=False)
+    """Number of rows scored so far that have values unlike the training rows, by kind and column."""
 
     def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
-        """Score the rows of a frame from a reader of `uulearn.io.reading`.
+        """Score the rows of a data frame returned by a reader of `uulearn.io.reading`.
 
-        The columns can be in any order; other columns are ignored. ``name`` is the name of the table in errors, and
-        ``folder`` the base of relative image paths.
+        The columns can be in any order; additional columns are ignored. ``name`` is the name of the table in error
+        messages, and ``folder`` is the base folder of relative image paths.
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
-        return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
+        if isinstance(self.schema, ImageSchema) or self.encoder is None:
+            return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
+        rows = apply_schema(frame, self.schema, name=name)
+        self.unfamiliar.update(count_unfamiliar(rows, self.encoder))
+        return score_matrix(self.classifier, self.encoder.transform(rows))
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
         """Return the model for a population with another class prior, or the same model if the prior is None."""
         if target_prior is None:
             return self
-        return TableModel(self.schema, self.encoder, self.classifier.with_target_prior(target_prior), self.facts)
+        return replace(self, classifier=self.classifier.with_target_prior(target_prior))
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the model directory and the documents in ``beside``; replace an existing model atomically."""
@@ -86,7 +94,7 @@ class TableModel:
 
     @classmethod
     def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        """Create the model of a directory from its attached files, which have already been read."""
+        """Create a model from the attached files of its directory, which have already been read."""
         if missing := sorted({"facts", "schema"} - attached.keys()):
             raise ModelFormatError(
                 f"the model in {folder} has no {', '.join(missing)}, so it accepts numbers, not tables; load it with "
@@ -98,7 +106,7 @@ class TableModel:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit the model again.") from error
         if isinstance(schema, Schema) and "encoder" not in attached:
-            raise ModelFormatError(f"{folder} does not contain the encoder of its columns; fit the model again.")
+            raise ModelFormatError(f"{folder} does not contain a column encoder; fit the model again.")
         encoder = TableEncoder.from_bytes(schema, attached["encoder"]) if isinstance(schema, Schema) else None
         return cls(schema, encoder, UUClassifier.load(folder, device="auto"), facts)
 

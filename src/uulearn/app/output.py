@@ -1,4 +1,4 @@
-"""Fit two files and write a model directory; a hidden folder next to it contains checkpoints during the fit."""
+"""Fit a classifier to two files and write a model directory; checkpoints are stored in a hidden folder next to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OutputFolder:
 
     @classmethod
     def at(cls, out: Path) -> OutputFolder:
-        """Resolve the path: the target of a link is written, not the link, and "." gets a name."""
+        """Resolve the path, so that the target of a link is replaced and not the link, and "." has a name."""
         return cls(out, Path(os.path.realpath(out)))
 
     @property
@@ -52,11 +52,11 @@ class OutputFolder:
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
     def prepare(self, resume: bool) -> str | None:
-        """Check that the model can be written, move the checkpoints of an earlier fit, and return a note about it."""
+        """Check that the model can be written and move checkpoints of an earlier fit; return a note for the user."""
         self._check()
         note = None
         if self._manifest() is not None:
-            note = f"{self.out} has a model, which this fit replaces when it is done; pass another --out to keep it."
+            note = f"{self.out} contains a model that this fit will replace; pass another --out to keep it."
         if resume:
             if not self.unfinished.is_dir():
                 raise ValueError(f"there is no unfinished fit of {self.out} to continue; remove --resume.")
@@ -72,7 +72,7 @@ class OutputFolder:
         )
 
     def resume_hint(self) -> str:
-        """Return a clause that says how to continue, or remove an unfinished fit that has no checkpoint."""
+        """Return text that says how to resume the fit; if there is no checkpoint, remove its folder and return ""."""
         if self._has_checkpoint():
             return f"; continue with uulearn fit … --resume (checkpoints are in {self.unfinished})"
         self._discard_unfinished()
@@ -93,7 +93,7 @@ class OutputFolder:
         return any(self.unfinished.rglob("*.safetensors"))
 
     def _manifest(self) -> bytes | None:
-        """Return the content of the model's manifest, which shows whether the model was replaced."""
+        """Return the content of the model's manifest; it is compared to detect that the model was replaced."""
         path = self.out / MANIFEST
         return path.read_bytes() if path.is_file() else None
 
@@ -103,7 +103,7 @@ class OutputFolder:
                 raise ValueError(f"{self.out} is a file; pass a folder for the model as --out.")
             if self.place.is_dir() and not could_be_model(self.place):
                 raise ValueError(
-                    f"{self.out} contains other files; pass a new folder, or one that contains a model, as --out."
+                    f"{self.out} contains files that are not a model; pass a new folder or a model folder as --out."
                 )
             self.unfinished.exists()  # raises if the name is too long
             self.place.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ class OutputFolder:
         except KeyboardInterrupt:
             result = f"nothing was written to {self.out}{self.resume_hint()}"
             if self._manifest() != before:
-                result = f"the model had just been written to {self.out}"
+                result = f"the model was already written to {self.out}"
             raise KeyboardInterrupt(result) from None
         except (OSError, CheckpointError) as error:
             cause = find_os_error(error)
@@ -149,11 +149,11 @@ class FitRun:
 
     @property
     def first(self) -> bool:
-        """Whether this process saves the model and prints."""
+        """Whether this process saves the model and prints the result."""
         return self.workers is None or self.workers.first
 
     def fit(self, command: str, progress: ProgressCallback = no_progress, *, clean_up: bool = True) -> FitFacts:
-        """Fit two files; the first process saves the model, a configuration that repeats the fit, and a model card."""
+        """Fit a classifier; the first process saves the model, a configuration to repeat the fit, and a model card."""
         settings, folder = self.settings, self.folder
         if not self.first:
             return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
@@ -201,7 +201,7 @@ def join_fit_workers(settings: FitSettings) -> Workers | None:
 
 
 def find_os_error(error: BaseException | None) -> OSError | None:
-    """Return the first OSError in the chain of causes of an error."""
+    """Return the first OSError among an error and its causes."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__
     return error

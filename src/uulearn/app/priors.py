@@ -1,4 +1,4 @@
-"""Read two files as matrices, from which class priors are estimated."""
+"""Read two files as matrices for the estimation of class priors."""
 
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from uulearn.tabular.schema import Schema, apply_schema
 def read_sets(
     set0: Path, set1: Path, *, drop: Sequence[str] = (), seed: int = 0, sheet: str | None = None
 ) -> tuple[Floats, Floats]:
-    """Return the rows of two files as numbers; they are encoded unless all columns are complete and numeric."""
+    """Return the rows of two files as numbers; columns are encoded unless all are numeric without missing values."""
     prepared = prepare(set0, set1, None, drop=drop, seed=seed, sheet=sheet)
     if prepared.leaking_columns:
         raise ValueError(f"{prepared.leaking_columns[0].reason} Drop it with --drop.")

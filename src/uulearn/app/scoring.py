@@ -22,14 +22,14 @@ from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 from uulearn.tabular.schema import check_has_columns, quote_value
 
 ARRAY_CHUNK_BYTES = 2**27
-"""Maximum size of a chunk of an array; arrays with large rows are scored in chunks of fewer than CHUNK_ROWS rows."""
+"""Maximum size of an array chunk in bytes; if rows are large, a chunk has fewer than CHUNK_ROWS rows."""
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
     """Load a model and check that it supports ``keep_columns``."""
     loaded = load_model(model)
     if keep_columns and isinstance(loaded, UUClassifier):
-        raise ValueError(f"--keep-columns needs a model of uulearn fit, got {model}; remove the option.")
+        raise ValueError(f"--keep-columns needs a model written by uulearn fit, got {model}; remove the option.")
     return loaded
 
 
@@ -45,8 +45,8 @@ def score_file(
 ) -> int:
     """Write the score, probability and class of each row of a file, in order; return the number of rows.
 
-    With a model of `uulearn fit`, the file is a table, and its id columns (with ``keep_columns``, all columns) are
-    copied. With a model of `UUClassifier.save`, the file must contain only numbers.
+    For a model written by `uulearn fit`, the file is a table, and its id columns (or all columns, with
+    ``keep_columns``) are copied. For a model written by `UUClassifier.save`, the file must contain only numbers.
     """
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
@@ -90,7 +90,7 @@ def score_chunks(
             raise TableError(f"{reader.name} has no column {required!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:
             rows += len(frame)
-            yield frame, model.score(frame, name=reader.name, folder=base_folder(path))
+            yield frame, model.score(frame, name=reader.place, folder=base_folder(path))
         if not rows:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
@@ -120,13 +120,13 @@ def _table_blocks(
         columns = _select_columns(reader, names, width)
         for frame in reader:
             count += len(frame)
-            yield np.column_stack([_numbers(frame[column], reader.name) for column in columns])
+            yield np.column_stack([_numbers(frame[column], reader.place) for column in columns])
         if not count:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
 def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
-    """Return the columns with these names, or all columns if there are no names or the file has numbered columns."""
+    """Return the columns with these names, or all columns if no names are given or the file has no column names."""
     numbered = reader.columns == [str(position) for position in range(len(reader.columns))]
     if names and (not numbered or set(names) <= set(reader.columns)):
         check_has_columns(names, reader.columns, reader.name)
@@ -140,7 +140,7 @@ def _select_columns(reader: TableReader, names: list[str], width: int) -> list[s
 
 
 def _numbers(column: pd.Series, name: str) -> NDArray[np.float64]:
-    """Return a column as numbers, with 1 for true and 0 for false; raise if values are missing."""
+    """Return a column as numbers, with 1 for true and 0 for false; raise an error if values are missing."""
     cells = parse_cells(column)
     known, boolean = cells.kinds == NUMBER, cells.kinds == BOOLEAN
     # It is unknown which numbers stood for yes and no in training.

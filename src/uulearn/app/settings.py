@@ -24,7 +24,7 @@ SET_BY_FIT = (
     "set_priors", "target_prior", "random_state", "progress", "training", "training__checkpoint_dir",
     "training__distributed",
 )  # fmt: skip
-"""Parameters of the classifier that cannot be set, because the fit chooses them."""
+"""Classifier parameters that are not settings, because `uulearn fit` chooses them."""
 CLASSIFIER_PARAMETERS = {
     *inspect.signature(UUClassifier).parameters,
     *(f"training__{option.name}" for option in dataclasses.fields(TrainingOptions)),
@@ -34,10 +34,10 @@ EXAMPLE = "uulearn fit clinic_a.csv clinic_b.csv --set-priors 0.8 0.2 --out mode
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Files, priors, columns, and parameters of the classifier.
+    """Settings of a fit: files, priors, columns, and parameters of the classifier.
 
     ``classifier`` maps parameter names of `uulearn.UUClassifier` (including training options such as ``training__ema``)
-    to values; all other parameters have their defaults.
+    to values; all other parameters have their default values.
     """
 
     first: str
@@ -80,8 +80,8 @@ class FitSettings:
     def merge(cls, stored: Mapping[str, Any], given: Mapping[str, Any]) -> FitSettings:
         """Merge settings from a configuration file and command-line options, which take precedence.
 
-        Options are named like settings or parameters of the classifier. Other options, and options that are None or
-        empty, are ignored.
+        Options have the names of settings or classifier parameters. Options with other names, and options that are None
+        or empty, are ignored.
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}
@@ -104,9 +104,9 @@ class FitSettings:
 
 
 def check_different_files(first: str, second: str) -> None:
-    """Raise if both paths lead to the same file: equal sets show nothing about the classes."""
+    """Raise an error if both paths lead to the same file, because identical sets say nothing about the classes."""
     if first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)):
-        raise ValueError(f"{first} and {second} are the same file; pass the files of the two sets.")
+        raise ValueError(f"{first} and {second} are the same file; pass two different files, one for each set.")
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Share the rows of two files between training processes: the first process reads them, and all others map them."""
+"""Share the rows of two files between training processes: the first process reads them, the others memory-map them."""
 
 import contextlib
 import shutil
@@ -18,10 +18,10 @@ from uulearn.training.workers import Workers
 def read_once(
     read: Callable[[], tuple[Prepared, tuple[Matrix, Matrix]]], folder: Path, workers: Workers
 ) -> Iterator[tuple[Prepared, tuple[Matrix, Matrix]]]:
-    """Call ``read`` in the first worker and send its result to all workers; each worker maps the matrices from files.
+    """Call ``read`` in the first worker and send its result to all workers; each worker memory-maps the matrices.
 
-    All workers need access to the folder, which is removed at the end. The files are not unlinked while they are in
-    use, because an unlinked file is lost on a network file system.
+    All workers must have access to the folder, which is removed at the end. The files are not unlinked while they are
+    in use, because an unlinked file is lost on a network file system.
     """
 
     def read_and_write() -> tuple[Prepared, list[Path]]:
@@ -35,7 +35,7 @@ def read_once(
                     reserve(file.fileno(), rows.nbytes)
                     np.save(file, rows)
             except OSError as error:
-                raise no_room(rows.nbytes, folder, error, "pass an --out with more space") from error
+                raise no_room(rows.nbytes, folder, error, "pass an --out folder with more space") from error
         # The other workers need the metadata of the sources, not their open files.
         return replace(prepared, sources=(prepared.sources[0].closed(), prepared.sources[1].closed())), paths
 

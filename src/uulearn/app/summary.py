@@ -10,12 +10,12 @@ from uulearn.metrics.estimates import two_sided_quantile
 from uulearn.theory.planning import anticipated_spread
 
 TERMINAL_WIDTH = 100
-"""Columns at which warnings and notes wrap in a terminal."""
+"""Width in characters at which warnings and notes are wrapped in a terminal."""
 LABEL_WIDTH = 11
 WIDE_INTERVAL = 0.3
-"""Intervals wider than this say little about the accuracy."""
+"""Width above which an interval is reported as too wide to be useful."""
 PLANNED_HALF_WIDTH = 0.05
-"""Half width of the interval for which the needed rows are shown."""
+"""Half-width of the interval for which the required number of rows is shown."""
 CARD_COLUMNS = 50
 """Maximum number of column names in a model card, because a table may have thousands of columns."""
 CARD_UNUSED_COLUMNS = 100
@@ -49,7 +49,7 @@ def format_summary(facts: FitFacts, out: Path) -> str:
 
 
 def describe_shortage(facts: FitFacts) -> str | None:
-    """Return a sentence with the rows that `uulearn plan` asks for, if the interval says little; otherwise None."""
+    """Return a warning with the number of rows needed if the interval is too wide, otherwise None."""
     accuracy = facts.evaluation.accuracy
     low, high = accuracy.interval  # clipped, so it can be narrow although the estimate is not precise
     half_width = max((high - low) / 2, two_sided_quantile(accuracy.confidence) * accuracy.standard_error)
@@ -60,17 +60,17 @@ def describe_shortage(facts: FitFacts) -> str | None:
     which = "rows" if facts.out_of_fold else "held-out rows"
     priors = " ".join(f"{share:g}" for share in facts.set_priors)
     return (
-        f"There are too few rows to know the accuracy: it is estimated to ±{100 * half_width:.0f} points. "
-        f"±{100 * PLANNED_HALF_WIDTH:.0f} points need about {needed:,} {which} per file (uulearn plan --set-priors "
+        f"There are too few rows to estimate the accuracy precisely (±{100 * half_width:.0f} points). For "
+        f"±{100 * PLANNED_HALF_WIDTH:.0f} points, use about {needed:,} {which} per file (uulearn plan --set-priors "
         f"{priors} --target-prior {pi:g} --half-width {PLANNED_HALF_WIDTH:g}), or sets whose class priors differ more."
     )
 
 
 def describe_verdict(facts: FitFacts) -> str:
-    """Return sentences on whether the model is better than always giving the more frequent answer."""
+    """Return text that says whether the model is better than always predicting the more frequent class."""
     accuracy, majority = facts.evaluation.accuracy, max(facts.target_prior, 1 - facts.target_prior)
     answer = "positive" if facts.target_prior > 0.5 else "negative"
-    constant = f'always answering "{answer}", which is correct for {prior(majority)} of the rows'
+    constant = f'always predicting "{answer}", which is correct for {prior(majority)} of the rows'
     low, high = accuracy.interval
     if low == high and accuracy.unclipped != accuracy.value:
         return "Do not use this model: the class priors are wrong, or the files differ in more than their class priors."
@@ -109,11 +109,11 @@ def format_model_card(facts: FitFacts) -> str:
             "|---|---|---|",
             *(f"| {_code(entry.name)} | {entry.rows:,} | {prior(entry.prior)} |" for entry in facts.sets),
         ),
-        f"The class priors were {source}. The model is meant for a population in which {prior(facts.target_prior)} of "
-        "the rows are positive (the target prior).",
+        f"The class priors were {source}. The model is intended for a population in which {prior(facts.target_prior)} "
+        "of the rows are positive (the target prior).",
         "## Accuracy",
         f"Accuracy {accuracy_range(facts.evaluation.accuracy)} ({_basis(facts)}). The estimate holds if the class "
-        "priors are correct and the two files differ in nothing else.",
+        "priors are correct and the two files differ only in their class priors.",
         "## Columns",
         f"{len(used)} used: {names}.",
         *(["Not used:", _rows(*unused[:CARD_UNUSED_COLUMNS])] if unused else []),

@@ -1,8 +1,7 @@
 """Train a classifier and return rows for its evaluation: all rows with out-of-fold scores, or held-out rows.
 
-An ensemble over folds scores every row with the model that was not trained on it, at an epoch and with a threshold that
-other rows chose. A single model, and an ensemble after self-training, are evaluated on rows that are set aside before
-the fit.
+An ensemble over folds scores every row with the model that was not trained on it; the epoch and the threshold are
+chosen on other rows. A single model or a self-trained ensemble is evaluated on rows that are held out before the fit.
 """
 
 from collections.abc import Callable
@@ -29,7 +28,7 @@ Matrices = tuple[Matrix, Matrix]
 Integers = NDArray[np.int64]
 ScoreFunction = Callable[[Matrix, Integers], NDArray[np.float32]]
 IMPORTANCE_ROWS = 20_000
-"""Maximum number of rows, both sets together, that are scored again to measure column importance."""
+"""Maximum total number of rows from both sets that are scored again to measure column importance."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +38,10 @@ class EvaluationRows:
     scores: NDArray[np.float32]
     sets: Integers
     sample: Matrix
-    """Some of the rows, with their sets and folds."""
+    """A sample of the evaluation rows, used to measure column importance."""
     sample_sets: Integers
     sample_folds: Integers
-    """The fold of each row; rows of different folds are scored by different models."""
+    """The fold of each sampled row; rows of different folds are scored by different models."""
     score: ScoreFunction
     """Maps rows and their folds to log-odds."""
     row_use: RowUse
@@ -52,7 +51,7 @@ class EvaluationRows:
     note: str | None = None
     out_of_fold: bool = False
     few_unique_rows: bool = False
-    """Whether there are too few unique rows to hold out any."""
+    """Whether there are too few unique rows to hold out some of them."""
 
 
 def train_and_score(
@@ -60,8 +59,8 @@ def train_and_score(
 ) -> EvaluationRows:
     """Train the classifier, and score evaluation rows with models that were not trained on them.
 
-    An ensemble over folds scores all rows. A single model and a self-trained ensemble score a ``fraction`` of the rows,
-    which is held out before the fit. Parameters that were "auto" are replaced by their resolved values.
+    An ensemble over folds scores all rows. A single model or a self-trained ensemble scores a ``fraction`` of the rows,
+    which is held out before the fit. The "auto" parameters of the classifier are replaced by their resolved values.
     """
     number, rounds, sizes = classifier.n_estimators, classifier.self_training_rounds, (len(X[0]), len(X[1]))
     place = _sample(sum(sizes), seed)
@@ -103,7 +102,7 @@ def _train_with_holdout(
 ) -> EvaluationRows:
     """Hold out a fraction of the rows for evaluation, and fit the classifier on the remaining rows.
 
-    If there are too few unique rows to hold out some of them, the classifier also gets validation rows. It is
+    If there are few unique rows, validation rows are also held out here and passed to the classifier. The classifier is
     calibrated, because `uulearn predict` writes probabilities.
     """
     splits, note = split_rows(X, 2 * fraction, seed)

@@ -1,4 +1,4 @@
-"""The command-line interface; errors are one sentence, with a traceback only if ``--debug`` is set.
+"""The command-line interface; errors are reported in one sentence, and ``--debug`` adds the traceback.
 
 Each command is declared in its own module, which imports the library only when the command runs, so ``--help`` is fast.
 """
@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from uulearn.cli import is_first_process
 from uulearn.cli.demo import demo
 from uulearn.cli.evaluate import evaluate
 from uulearn.cli.export import export
@@ -38,6 +39,8 @@ COMMANDS_AND_EXAMPLES = (
 """The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")
 """Commands whose ``--set-priors`` accepts two numbers or one word; Click does not support this."""
+USAGE_ERROR: Any = typer.BadParameter.__base__
+"""Base class of errors in the arguments, which Typer does not export."""
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130  # 128 plus the number of SIGINT, as shells do
 EXIT_BROKEN_PIPE = 141  # 128 plus the number of SIGPIPE
@@ -52,7 +55,7 @@ class CommandGroup(typer.core.TyperGroup):
     """Command group that accepts ``--set-priors 0.8 0.2`` as one value and reports interrupts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reject percentages, and join the two numbers after ``--set-priors``."""
+        """Reject class priors in percent, and join the two numbers after ``--set-priors``."""
         n_priors = {"--set-priors": 2, "--target-prior": 1}
         args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(tuple(n_priors)) else [arg])]
         for place, word in enumerate(args, 1):
@@ -66,12 +69,12 @@ class CommandGroup(typer.core.TyperGroup):
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Parse the command line."""
-        with _handle_interrupt():
+        with _print_once():
             return super().make_context(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with _handle_interrupt():
+        with _print_once():
             return super().invoke(ctx)
 
 
@@ -88,13 +91,21 @@ class Command(typer.core.TyperCommand):
 
 
 @contextlib.contextmanager
-def _handle_interrupt() -> Iterator[None]:
-    """Print "interrupted" and the message of the interrupt, if it has one; Typer would exit silently."""
+def _print_once() -> Iterator[None]:
+    """Print "interrupted" with the message of the interrupt; under torchrun, only the first process prints."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
+        if is_first_process():
+            typer.echo(": ".join(["interrupted", *map(str, interrupt.args)]), err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    except USAGE_ERROR:
+        if is_first_process():
+            raise
+        from uulearn.cli.distributed import first_process_ended
+
+        first_process_ended()  # all processes have the same arguments, so the first one prints the same error
+        raise typer.Exit(EXIT_BAD_INPUT) from None
 
 
 app = typer.Typer(
@@ -120,7 +131,7 @@ def _print_version(requested: bool) -> None:
 
 @app.callback()
 def _global_options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback if an error occurs.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -140,7 +151,7 @@ def main() -> None:
     except EXPECTED_ERRORS as error:
         if debug:
             raise
-        if "RANK" in os.environ:  # torchrun started several processes, which may all have failed for the same reason
+        if not is_first_process():  # all processes may have failed for the same reason
             from uulearn.cli.distributed import EXIT_WITH_OTHERS, first_process_ended
 
             if first_process_ended():

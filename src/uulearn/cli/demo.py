@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uulearn.cli.demo_runs import DemoResult
 
 SAVED_METHOD = "leaky_relu"
-"""Method of the saved model."""
+"""Method used to train the saved model."""
 
 
 def demo(
@@ -63,8 +63,8 @@ def demo(
     console.print(
         "Digits (even against odd) and breast cancer (malignant against benign), each as\n"
         f"two unlabeled sets with class priors {DEMO_PRIORS[0]} and {DEMO_PRIORS[1]}; {epochs} epochs of a "
-        f"{'-'.join(map(str, DEMO_MODEL['hidden']))}\nMLP, seed {seed}. Labels of the test part were used only for the "
-        f"accuracies below.\nRows of the sets: {rows}.\n"
+        f"{'-'.join(map(str, DEMO_MODEL['hidden']))}\nMLP, seed {seed}. Test labels were used only to compute the "
+        f"accuracies below.\nNumber of rows in the sets: {rows}.\n"
     )
     console.print(_format_table(results, len(METHODS)))
     table = pd.DataFrame([dataclasses.asdict(row) | {"drop": row.drop} for row in results])
@@ -95,7 +95,7 @@ def demo(
 
 
 def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
-    """Return a description of the tables."""
+    """Describe the tables: file names, number of rows, class priors and label column."""
     from uulearn.cli.demo_tables import LABEL_COLUMN, TABLE_PRIORS
 
     lines = [
@@ -103,7 +103,7 @@ def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
         + (f"  with labels: {LABEL_COLUMN}" if LABEL_COLUMN in table else "")
         for name, table in tables.items()
     ]
-    return "\n".join([f"Simulated patients of two clinics, in {folder} (positive: the patient is ill)", *lines])
+    return "\n".join([f"Simulated patients of two clinics, in {folder} (a patient who is ill is positive)", *lines])
 
 
 def _fit_command(folder: Path) -> list[str]:
@@ -116,7 +116,7 @@ def _fit_command(folder: Path) -> list[str]:
 
 
 def _program() -> list[str]:
-    """Return how this command was started, so that you can copy the printed commands."""
+    """Return the words with which this program was started, so that printed commands can be copied and run."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return [os.path.relpath(sys.executable), "-m", "uulearn"]

@@ -23,7 +23,7 @@ DEMO_MODEL = {"hidden": (100, 100, 100)}
 
 @dataclass(frozen=True)
 class DemoTask:
-    """A labeled dataset from which two unlabeled sets are drawn, and a labeled test part."""
+    """A labeled dataset: training rows, from which two unlabeled sets are drawn, and test rows."""
 
     name: str
     X_train: NDArray[Any]
@@ -35,7 +35,7 @@ class DemoTask:
 
     @property
     def target_prior(self) -> float:
-        """Class prior of the test part."""
+        """Class prior of the test rows."""
         return float(self.y_test.mean())
 
 
@@ -52,7 +52,7 @@ class DemoResult:
 
     @property
     def drop(self) -> float:
-        """Δ_A: accuracy of the best epoch minus accuracy of the last."""
+        """Δ_A, the accuracy of the best epoch minus the accuracy of the last epoch."""
         return self.best - self.accuracy
 
 
@@ -74,7 +74,7 @@ def demo_tasks(seed: int) -> list[DemoTask]:
 
 
 def draw_sets(task: DemoTask, seed: int) -> UnlabeledSets:
-    """Draw two unlabeled sets from the training part."""
+    """Draw two unlabeled sets from the training rows."""
     return make_sets(task.X_train, task.y_train, DEMO_PRIORS, (task.set_size, task.set_size), random_state=seed)
 
 
@@ -96,7 +96,7 @@ def train_task(task: DemoTask, method: str, epochs: int, seed: int) -> UUClassif
 
 
 def summarize(task: DemoTask, method: str, history: History) -> DemoResult:
-    """Return the row of the table for one run."""
+    """Return the row of the printed table for one run."""
     accuracy = history.column("test_accuracy")
     return DemoResult(
         task.name, method, accuracy[-1], max(accuracy), history[-1]["unbiased"], history.first_negative_epoch

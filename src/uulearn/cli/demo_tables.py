@@ -14,7 +14,7 @@ import pandas as pd
 from uulearn.storage import write_atomically
 
 TABLE_PRIORS = {"clinic_a.csv": 0.8, "clinic_b.csv": 0.2, "new_patients.csv": 0.3, "labeled_patients.csv": 0.3}
-"""Fraction of patients who are ill, keyed by file name."""
+"""Maps each file name to the fraction of patients who are ill."""
 TABLE_SIZES = {"clinic_a.csv": 1500, "clinic_b.csv": 1500, "new_patients.csv": 500, "labeled_patients.csv": 2000}
 LABEL_COLUMN = "ill"
 
@@ -48,7 +48,7 @@ def draw_patients(rng: np.random.Generator, n: int, prior: float) -> pd.DataFram
 
 
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
-    """Write the tables as CSV files; raise ValueError if a file of this name with other contents exists."""
+    """Write the tables as CSV files; raise ValueError if a file exists with other contents."""
     files = {folder / name: table.to_csv(index=False, lineterminator="\n").encode() for name, table in tables.items()}
     if changed := [path.name for path, content in files.items() if path.exists() and path.read_bytes() != content]:
         raise ValueError(

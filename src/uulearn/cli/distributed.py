@@ -1,7 +1,6 @@
-"""Run commands in several torchrun processes: only the first prints, and no process waits for an exited one."""
+"""Run commands in several torchrun processes: only the first prints, and no process waits for one that has exited."""
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,41 +10,21 @@ import torch
 import torch.distributed as dist
 import typer
 
-from uulearn.training.workers import RANK, FirstWorkerError, started_by_torchrun
+from uulearn.cli import is_first_process
+from uulearn.training.workers import FirstWorkerError
 
 FIRST_PROCESS_SECONDS = 10.0
-"""Seconds that a failed process waits, because the first process may fail for the same reason and print it."""
+"""Number of seconds that a failed process waits, in case the first process fails and prints the same error."""
 EXIT_WITH_OTHERS = 1
 
 
-def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
-    """Return whether the command runs on Ray; raise ValueError if the options conflict or torchrun is used.
-
-    >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
-    (True, False)
-    """
-    if engine not in ("local", "ray"):
-        raise ValueError(f"--engine must be local or ray, got {engine!r}.")
-    for option, value in (("--address", address), ("--workers", workers)):
-        if engine != "ray" and value is not None:
-            raise ValueError(f"{option} {value} needs --engine ray; add --engine ray, or remove {option}.")
-    if engine == "ray" and started_by_torchrun():
-        raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
-    return engine == "ray"
-
-
-def is_first_process() -> bool:
-    """Return whether this process prints: a single process, or the first one under torchrun."""
-    return os.environ.get(RANK, "0") == "0"
-
-
 def first_process_ended() -> bool:
-    """Return whether the first process exits shortly after this one failed; it then prints the reason.
+    """Return whether the first process exits shortly after this one failed; the first process then prints the reason.
 
-    Returns False in the first process, in a single process, and if the first process continues, because the error is
-    then specific to this process. If the first process fails, torchrun stops this one while it waits.
+    The result is False in the first process and in a single process. It is also False if the first process continues,
+    because the error is then specific to this process. If the first process fails, torchrun stops this one.
     """
-    if not started_by_torchrun() or is_first_process():
+    if is_first_process():
         return False
     if dist.is_initialized() and dist.get_backend() == "gloo":
         began = time.monotonic()
@@ -62,7 +41,7 @@ def first_process_ended() -> bool:
 def exit_together(out: Path) -> Iterator[None]:
     """Exit silently if another process failed.
 
-    If no other process explains the failure, the first one prints that a process exited, and how to continue the fit.
+    If no other process reports the failure, the first one prints that a process exited and how to continue the fit.
     """
     try:
         yield
@@ -81,7 +60,7 @@ def exit_together(out: Path) -> Iterator[None]:
 
 
 def is_lost_connection(error: RuntimeError) -> bool:
-    """Return whether the error means that another process is no longer reachable.
+    """Return whether the error means that another process can no longer be reached.
 
     >>> is_lost_connection(RuntimeError("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.7]:152."))
     True

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
-    first: Annotated[str, argument("A", "New rows from the same source as set 0, or labeled rows.")],
-    second: Annotated[str | None, argument("B", "New rows from the same source as set 1; omit with --labels.")] = None,
+    first: Annotated[str, argument("A", "New rows from the source of set 0, or labeled rows.")],
+    second: Annotated[str | None, argument("B", "New rows from the source of set 1; not used with --labels.")] = None,
     labels: Annotated[str | None, option("COLUMN", "Column of A that contains the labels.")] = None,
     positive: Annotated[str | None, option("VALUE", "Label of the positive class. Default: 1, true or yes.")] = None,
-    set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: as in the fit.")] = None,
-    target_prior: Annotated[float | None, option("π", "Class prior of the population. Default: as in the fit.")] = None,
+    set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: same as in the fit.")] = None,
+    target_prior: Annotated[float | None, option("π", "Population class prior. Default: same as in the fit.")] = None,
     sheet: Sheet = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,9 +33,9 @@ def evaluate(
 
     priors = parse_set_priors(set_priors)
     if labels is None and positive is not None:
-        raise ValueError(f"--positive {positive} needs --labels COLUMN; add it, or remove --positive.")
+        raise ValueError(f"--positive {positive} requires --labels COLUMN; add --labels, or remove --positive.")
     if labels is not None and priors is not None:
-        raise ValueError("--set-priors is for two unlabeled files; remove it, or remove --labels.")
+        raise ValueError("--set-priors requires two unlabeled files; remove --set-priors or --labels.")
     if labels is not None and second is None:
         chosen = TableModel.load(model)
         _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet), as_json)
@@ -59,7 +59,7 @@ def _warn_if_impossible(evaluation: Evaluation) -> None:
     if accuracy.unclipped > 1 or auc.unclipped > 1 + 4 * auc.standard_error:
         _warn(
             "the estimate is too high to be correct: there are too few rows, the model was trained on these rows, "
-            "the mixture assumption is violated, or the class priors are further apart than stated."
+            "the mixture assumption is violated, or the true class priors are further apart than --set-priors."
         )
 
 
@@ -74,7 +74,7 @@ def _print_labeled(result: LabeledEvaluation, as_json: bool) -> None:
             "positives score lower than negatives: the class priors are probably in the wrong order; swap the two "
             "values of --set-priors and fit again."
         )
-    typer.echo(f"accuracy at class prior {result.class_prior:.3g}; --target-prior evaluates at another one")
+    typer.echo(f"accuracy at class prior {result.class_prior:.3g}; use --target-prior to evaluate at another prior")
     typer.echo(f"{'calibration error':<20}{result.calibration_error:.3f}")
     typer.echo(f"{'Brier score':<20}{result.brier:.3f}")
     typer.echo(f"{'':<20}{'predicted +':>12}{'predicted −':>13}")

@@ -9,7 +9,7 @@ from uulearn.cli.options import argument, option
 
 
 def export(
-    model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
+    model: Annotated[Path, argument("MODEL", "Model directory written by fit or UUClassifier.save.")],
     out: Annotated[Path, option("FILE", "ONNX file to write.")] = Path("model.onnx"),
 ) -> None:
     """Write a model as an ONNX file and check its scores."""

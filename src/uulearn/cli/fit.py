@@ -21,38 +21,39 @@ from uulearn.cli.options import (
     name_option,
     option,
     parse_set_priors,
+    uses_ray,
 )
 
 
 def fit(
     ctx: typer.Context,
     first: Annotated[
-        str | None, argument("A", "Rows of set 0: CSV, TSV, Parquet, Feather, JSON lines, Excel, NumPy; or a folder.")
+        str | None, argument("A", "File (CSV, TSV, Parquet, Feather, JSON lines, Excel, NumPy) or folder of set 0.")
     ] = None,
-    second: Annotated[str | None, argument("B", "Rows of set 1, with the same columns.")] = None,
+    second: Annotated[str | None, argument("B", "File or folder of set 1, with the same columns.")] = None,
     set_priors: Annotated[
         str | None,
-        option(PRIORS, "Class priors (fractions of positives) of A and B, such as 0.8 0.2; or auto to estimate them."),
+        option(PRIORS, "Class priors (fractions of positives) of A and B, such as 0.8 0.2, or auto to estimate them."),
     ] = None,
     target_prior: Annotated[
-        float | None, option("π", "Class prior of the population that the model is used on. Default: 0.5.")
+        float | None, option("π", "Class prior of the population on which the model will be used. Default: 0.5.")
     ] = None,
-    out: Annotated[Path, option("DIR", "Folder that the model is written to.")] = Path("model"),
+    out: Annotated[Path, option("DIR", "Folder to which the model is written.")] = Path("model"),
     drop: Drop = None,
     ids: Annotated[
-        list[str] | None, option("COLUMN", "Identifier; copied to the output of predict, not used in training.", "--id")
+        list[str] | None, option("COLUMN", "Identifier column; predict copies it, and training ignores it.", "--id")
     ] = None,
-    only: Annotated[list[str] | None, option("COLUMN", "Column to use; repeat the option to use several.")] = None,
+    only: Annotated[list[str] | None, option("COLUMN", "Column to use; repeat the option for several columns.")] = None,
     sheet: Sheet = None,
     images: Annotated[str | None, option("COLUMN", "Column of image paths, if A and B are tables of images.")] = None,
     image_size: Annotated[
         int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
     ] = None,
     model: Annotated[
-        str | None, name_option("mlp, linear, resnet32 or allconvnet. Default: mlp (resnet32 for images).")
+        str | None, name_option("Model: mlp, linear, resnet32 or allconvnet. Default: mlp (images: resnet32).")
     ] = None,
-    method: Annotated[str | None, name_option("abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
-    loss: Annotated[str | None, name_option("sigmoid, logistic, … Default: sigmoid (logistic for linear).")] = None,
+    method: Annotated[str | None, name_option("Risk: abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
+    loss: Annotated[str | None, name_option("Loss: sigmoid, logistic, … Default: sigmoid (linear: logistic).")] = None,
     epochs: Annotated[int | None, option("N", "Maximum number of epochs. Default: 200.", min=1)] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
@@ -64,7 +65,7 @@ def fit(
     self_training_rounds: Annotated[
         int | None, option("N", "Maximum number of self-training rounds. Default: 0.", min=0)
     ] = None,
-    device: Annotated[str | None, option("NAME", "auto, cpu or cuda. Default: auto.")] = None,
+    device: Annotated[str | None, option("NAME", "Device: auto, cpu or cuda. Default: auto.")] = None,
     seed: Annotated[int | None, option("N", "Random seed. Default: 0.", min=0)] = None,
     hold_out: Annotated[
         float | None, option("P", "Fraction of rows held out to evaluate a single or self-trained model. Default: 0.1.")
@@ -73,9 +74,9 @@ def fit(
         bool | None, flag("Keep columns that identify the file of a row or look like the label.", "--allow-leakage")
     ] = None,
     sensitivity: Annotated[
-        bool | None, flag("Train again with wrong priors to measure their effect. Default: if training is fast.")
+        bool | None, flag("Train again with wrong priors to measure their effect. Default: only if training is fast.")
     ] = None,
-    config: Annotated[Path | None, option("FILE", "TOML file with any of these settings; options override it.")] = None,
+    config: Annotated[Path | None, option("FILE", "TOML file with these settings; options override the file.")] = None,
     resume: Annotated[bool, flag("Continue an interrupted fit.", "--resume")] = False,
     as_json: AsJson = False,
     engine: Engine = "local",
@@ -83,16 +84,17 @@ def fit(
     workers: RayWorkers = None,
 ) -> None:
     """Train a classifier from two files of unlabeled rows."""
-    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
-    from uulearn.app.output import start_fit
-    from uulearn.app.summary import format_summary
-    from uulearn.cli.distributed import exit_together, is_first_process, uses_ray
-    from uulearn.cli.progress import FitProgress, progress_output
-    from uulearn.io.formats import printable
-
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray needs --workers, the number of training processes.")
+    from uulearn.app.output import start_fit
+    from uulearn.app.summary import format_summary
+    from uulearn.cli import is_first_process
+    from uulearn.cli.distributed import exit_together
+    from uulearn.cli.progress import FitProgress, progress_output
+    from uulearn.io.formats import printable
+
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options have the same names as settings
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)

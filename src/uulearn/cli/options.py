@@ -1,4 +1,4 @@
-"""Helpers to declare options, and options that several commands share."""
+"""Helper functions for declaring options, and options shared by several commands."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -24,8 +24,8 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text)
 
 
-Engine = Annotated[str, option("NAME", "local, or ray to run on a Ray cluster.")]
-ADDRESS_HELP = "With --engine ray: auto, or the address of the head node. Default: only this machine."
+Engine = Annotated[str, option("NAME", "Where to run: local, or ray for a Ray cluster.")]
+ADDRESS_HELP = "With --engine ray: auto, or the address of the head node. Default: use only this machine."
 Address = Annotated[str | None, option("HOST", ADDRESS_HELP)]
 RayWorkers = Annotated[int | None, option("N", "With --engine ray: number of parallel processes.", "--workers", min=1)]
 AsJson = Annotated[bool, flag("Print JSON, for scripts.", "--json")]
@@ -38,7 +38,7 @@ NAMES = {
     "method": ("abs", "leaky_relu", "relu", "unbiased", "biased"),
     "loss": ("sigmoid", "logistic", "ramp", "double_hinge", "squared"),
 }
-"""Values of options, repeated here because importing the library takes seconds; a test compares them with it."""
+"""Option values, repeated here because importing the library takes seconds; a test compares the two lists."""
 
 
 def name_option(text: str) -> Any:
@@ -60,30 +60,33 @@ def parse_set_priors(text: str | None) -> tuple[float, float] | str | None:
     try:
         first, second = map(float, text.replace(",", " ").split())
     except ValueError:
-        raise ValueError(f"--set-priors takes two class priors such as 0.8 0.2, or auto, got {text!r}.") from None
+        raise ValueError(f"--set-priors takes auto or two class priors such as 0.8 0.2, got {text!r}.") from None
     if first == second or not (0 <= first <= 1 and 0 <= second <= 1):
         raise ValueError(f"--set-priors takes two different fractions between 0 and 1, got {first:g} and {second:g}.")
     return first, second
 
 
-def check_not_percentages(name: str, words: Sequence[str]) -> None:
-    """Raise with the fractions to type if class priors were given in percent, such as ``80 20`` or ``80%``.
+def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
+    """Return whether the command runs on Ray; raise ValueError if the options conflict or no cluster answers.
 
-    Examples
-    --------
-    >>> check_not_percentages("--target-prior", ["0.8"])
-    >>> check_not_percentages("--set-priors", ["80%", "20%"])
-    Traceback (most recent call last):
-    ...
-    ValueError: --set-priors takes fractions between 0 and 1, not percentages; write --set-priors 0.8 0.2.
+    >>> uses_ray("ray", None, 2), uses_ray("local", None, None)
+    (True, False)
     """
-    values = [word for part in words for word in part.replace(",", " ").split()]
-    plain = [word.removesuffix("%") for word in values]
-    if all(map(is_number, plain)) and any(word.endswith("%") or 1 < float(word) <= 100 for word in values):
-        percent = [word.endswith("%") or float(word) > 1 for word in values]
-        fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
-        typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])
-        raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
+    if engine not in ("local", "ray"):
+        raise ValueError(f"--engine must be local or ray, got {engine!r}.")
+    for option, value in (("--address", address), ("--workers", workers)):
+        if engine != "ray" and value is not None:
+            raise ValueError(f"{option} {value} needs --engine ray; add --engine ray, or remove {option}.")
+    if engine != "ray":
+        return False
+    from uulearn.engines.ray_cluster import check_address
+
+    check_address(address)  # before torch is imported, to report a wrong address quickly
+    from uulearn.training.workers import started_by_torchrun
+
+    if started_by_torchrun():
+        raise ValueError("--engine ray starts its own processes; remove torchrun, or remove --engine.")
+    return True
 
 
 def is_number(word: str) -> bool:

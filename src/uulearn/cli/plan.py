@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 def plan(
     set_priors: Annotated[tuple[float, float], option("θ θ′", "Class priors of set 0 and set 1, such as 0.6 0.4.")],
     target_prior: Annotated[
-        float, option("π", "Class prior of the population that the classifier is used on.")
+        float, option("π", "Class prior of the population on which the classifier will be used.")
     ] = TARGET_PRIOR,
     accuracy: Annotated[float, option("P", "Expected accuracy.")] = 0.9,
     half_width: Annotated[float, option("P", "Half-width of the interval; 0.02 means ±2 percentage points.")] = 0.02,
     sizes: Annotated[
-        tuple[int, int] | None, option("N N′", "Number of held-out rows of set 0 and set 1; prints their precision.")
+        tuple[int, int] | None, option("N N′", "Number of held-out rows of set 0 and set 1, to print their precision.")
     ] = None,
     delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Calculate how many rows a label-free accuracy estimate needs."""
+    """Calculate the number of rows needed to estimate the accuracy without labels."""
     from uulearn.theory.planning import plan_rows
 
     found = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
@@ -57,12 +57,12 @@ def _precision_block(plan: RowPlan) -> list[str]:
     p = plan.precision
     low, high = p.interval
     lines = [
-        f"Precision of the accuracy with {_sizes(p)} held-out rows",
+        f"Precision of the accuracy estimate with {_sizes(p)} held-out rows",
         _line("standard error", _points(p.standard_error)),
         _line(
             f"{_level(plan)} interval", f"±{_points(p.half_width)}: {low:.3f} to {high:.3f} around {plan.accuracy:g}"
         ),
-        _line("for any accuracy", f"±{_points(p.worst_half_width)}, the same as labels on {p.labeled_rows:,.0f} rows"),
+        _line("for any accuracy", f"±{_points(p.worst_half_width)}, as precise as {p.labeled_rows:,.0f} labeled rows"),
     ]
     wanted = f"for ±{_points(plan.half_width)}"
     if p.half_width <= plan.half_width:
@@ -77,7 +77,7 @@ def _precision_block(plan: RowPlan) -> list[str]:
 
 def _rows_block(plan: RowPlan) -> list[str]:
     lines = [
-        f"Held-out rows for the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
+        f"Held-out rows to estimate the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
         _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
     ]
     # The small constant makes equal costs round to the same digits.
@@ -89,9 +89,9 @@ def _rows_block(plan: RowPlan) -> list[str]:
 def _distance_block(plan: RowPlan) -> list[str]:
     from uulearn.theory.planning import PRIOR_ERROR
 
-    effect = f"a prior wrong by {PRIOR_ERROR:g} shifts the estimate by"
+    effect = f"effect of an error of {PRIOR_ERROR:g} in one prior"
     lines = [
-        "Closer priors need more rows (equal sizes), and a wrong prior matters more",
+        "If the priors are closer, more rows are needed (equal sizes), and a wrong prior has a larger effect",
         _line("priors", f"{'rows per set':>14}{effect:>46}"),
     ]
     for distance in plan.distances:
@@ -102,9 +102,9 @@ def _distance_block(plan: RowPlan) -> list[str]:
 
 
 def _guarantee_block(plan: RowPlan, p: PlannedPrecision) -> list[str]:
-    sharper = f"; ±{_points(p.corrected_sharp)} with a sharper bias" if p.corrected_sharp < 1 else ""
+    sharper = f"; ±{_points(p.corrected_sharp)} with a sharper bias bound" if p.corrected_sharp < 1 else ""
     return [
-        f"Guaranteed with probability {1 - plan.delta:g} by {_sizes(p)} rows not used in training",
+        f"Precision guaranteed with probability {1 - plan.delta:g} for {_sizes(p)} rows not used in training",
         _line("unbiased estimate", _guarantee(p.guaranteed_half_width, "Hoeffding")),
         _line("corrected estimate", _guarantee(p.corrected_half_width, "Theorem 3") + sharper),
     ]
@@ -113,19 +113,19 @@ def _guarantee_block(plan: RowPlan, p: PlannedPrecision) -> list[str]:
 def _guarantee(half_width: float, source: str) -> str:
     if half_width < 1:
         return f"±{_points(half_width)} ({source})"
-    return f"nothing ({source}: the bound, ±{_points(half_width)}, is wider than the range from 0 to 1)"
+    return f"no guarantee ({source}: the bound, ±{_points(half_width)}, is wider than the range from 0 to 1)"
 
 
 def _next_step(plan: RowPlan, given: bool) -> str:
     reached = plan.precision.half_width
     if given and reached > plan.half_width:
         return f"next: hold out more rows ({plan.equal.set0:,} per set are enough), or accept ±{_points(reached)}"
-    each = "these" if given else f"{plan.equal.set0:,}"
-    return f"next: hold out {each} rows per set; UUClassifier.score(X, sets) on them is the estimate"
+    each = "these rows" if given else f"{plan.equal.set0:,} rows per set"
+    return f"next: hold out {each}, and estimate the accuracy on them with UUClassifier.score(X, sets)"
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:
-    """Return the fields by name, because the json module converts named tuples to lists."""
+    """Return the plan as a dict with named fields; the json module would convert named tuples to lists."""
     return {
         **dataclasses.asdict(plan),
         "splits": {s.name: {**s.rows._asdict(), "total": s.rows.total, "cost": s.cost} for s in plan.splits},

@@ -4,34 +4,36 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option
+from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option, uses_ray
 from uulearn.io.formats import STANDARD, printable
 
 
 def predict(
-    model: Annotated[Path, argument("MODEL", "Directory written by fit, or by UUClassifier.save.")],
+    model: Annotated[Path, argument("MODEL", "Model directory written by fit or UUClassifier.save.")],
     rows: Annotated[str, argument("ROWS", "File of rows, folder of Parquet files, or - for standard input.")],
     out: Annotated[str, option("FILE", "File to write, or - for standard output.")] = STANDARD,
     format_: Annotated[
         str | None, option("NAME", "Format of ROWS if the file name does not show it: csv, jsonl, …", "--format")
     ] = None,
     sheet: Sheet = None,
-    target_prior: Annotated[float | None, option("π", "Class prior of these rows. Default: as in the fit.")] = None,
-    keep_columns: Annotated[bool, flag("Copy the columns of ROWS to the output.", "--keep-columns")] = False,
+    target_prior: Annotated[float | None, option("π", "Class prior of the rows. Default: same as in the fit.")] = None,
+    keep_columns: Annotated[bool, flag("Copy all columns of ROWS to the output.", "--keep-columns")] = False,
     engine: Engine = "local",
     address: Address = None,
     workers: RayWorkers = None,
 ) -> None:
     """Score the rows of a file with a saved model."""
+    on_ray = uses_ray(engine, address, workers)
+    from uulearn.app.model import TableModel
     from uulearn.app.scoring import load_for_scoring, score_file
-    from uulearn.cli.distributed import uses_ray
+    from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
 
-    if uses_ray(engine, address, workers):
+    if on_ray:
         if format_ is not None:
-            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one option.")
+            raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one of them.")
         from uulearn.engines.ray_scoring import score_on_ray
 
-        count = score_on_ray(
+        count, unfamiliar = score_on_ray(
             model, rows, out, target_prior=target_prior, keep_columns=keep_columns, address=address, workers=workers
         )
     else:
@@ -40,6 +42,9 @@ def predict(
         count = score_file(
             loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
         )
+        unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
+    for note in describe_unfamiliar(unfamiliar):
+        print(f"note: {printable(note)}", file=sys.stderr)
     if out != STANDARD:  # on standard error, because standard output may contain the scores
         print(f"{count:,} rows scored, written to {printable(str(Path(out)))}", file=sys.stderr)
 

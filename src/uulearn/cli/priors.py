@@ -65,17 +65,17 @@ def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int
 def _order(estimate: SetPriorsEstimate) -> str:
     higher, exchanged = estimate.higher_prior_set, " and ".join(_percent(1 - prior) for prior in estimate.set_priors)
     return (
-        f"Assumes that set {higher} has the higher class prior, which the rows cannot show. If it is set {1 - higher} "
-        f"(--higher-prior-set {1 - higher}), the class priors are {exchanged}."
+        f"The estimates assume that set {higher} has the higher class prior, which unlabeled rows cannot confirm. If "
+        f"set {1 - higher} has the higher prior (--higher-prior-set {1 - higher}), the class priors are {exchanged}."
     )
 
 
 def _bounds(estimate: SetPriorsEstimate, level: str) -> str:
     bounds, higher = estimate.bounds, estimate.higher_prior_set
     return (
-        f"Without any assumption on the classes, each with {level} confidence: the class prior of set {higher} is at "
-        f"least {_percent(bounds.higher_prior_at_least)}, that of set {1 - higher} at most "
-        f"{_percent(bounds.lower_prior_at_most)}, and the difference at least {100 * bounds.gap_at_least:.1f} points."
+        f"Bounds that need no assumption about the classes (each with {level} confidence): the class prior of set "
+        f"{higher} is at least {_percent(bounds.higher_prior_at_least)}, the prior of set {1 - higher} is at most "
+        f"{_percent(bounds.lower_prior_at_most)}, and they differ by at least {100 * bounds.gap_at_least:.1f} points."
     )
 
 
@@ -86,30 +86,30 @@ def _explanation(estimate: SetPriorsEstimate, n_columns: int) -> str:
     (negative, positive), higher = estimate.bins, estimate.higher_prior_set
     columns = "1 column" if n_columns == 1 else f"{n_columns:,} columns"
     return (
-        f"Method: a random forest on {columns} separates the two sets; each row is scored out of fold ({FOLDS} folds, "
-        f"AUC {estimate.set_auc:.3f}). The class priors follow from how rare each set is among the rows that look most "
-        f"negative ({negative.rows:,} rows of set {1 - higher}) and most positive ({positive.rows:,} rows of set "
-        f"{higher}); the intervals use {REPLICATES:,} resamples. Estimates and intervals assume that some rows can "
-        "only be positive and some only negative, which no data can prove."
+        f"Method: a random forest on {columns} separates the two sets and scores each row out of fold ({FOLDS} folds, "
+        f"AUC {estimate.set_auc:.3f}). The class priors are estimated from the ratio of the two sets among the rows "
+        f"that look most negative ({negative.rows:,} rows of set {1 - higher}) and most positive ({positive.rows:,} "
+        f"rows of set {higher}). The intervals are computed from {REPLICATES:,} resamples. The method assumes that "
+        "some rows can only be positive and others can only be negative, which cannot be verified from unlabeled data."
     )
 
 
 def _next_step(estimate: SetPriorsEstimate) -> str:
     if estimate.concern is not None:
         return (
-            "next: label some random rows of each file and count (0.8 estimated from 50 labels is precise to ±12 "
-            "points):\n  from uulearn.priors import priors_from_labels"
+            "next: label some random rows of each file and count the positives (with 50 labels, a prior of 0.8 is "
+            "estimated to within ±12 points):\n  from uulearn.priors import priors_from_labels"
         )
     values = [f"{prior:.3f}" for prior in estimate.set_priors]
     command = shlex.join(["uulearn", "plan", "--set-priors", *values, "--sizes", *map(str, estimate.sizes)])
     return (
-        f"next: see how precisely these sets can estimate an accuracy\n  {command}\n"
+        f"next: check how precisely the accuracy can be estimated from these sets\n  {command}\n"
         f"and train: uulearn fit A B --set-priors {' '.join(values)} --target-prior …"
     )
 
 
 def _to_json(estimate: SetPriorsEstimate) -> dict[str, object]:
-    """Return named fields; ``set_priors`` is null if the class priors cannot be estimated."""
+    """Return a dict of the results; ``set_priors`` is None if the class priors cannot be estimated."""
     unknown = any(math.isnan(prior) for prior in estimate.set_priors)
     names = ("intervals", "confidence", "higher_prior_set", "sizes", "set_auc", "class_auc", "class_auc_at_least")
     return {

@@ -22,7 +22,7 @@ Clock = Callable[[], float]
 
 
 class ProgressOutput:
-    """Progress output that shows nothing; the base class."""
+    """Base class of progress outputs; shows nothing."""
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
         """Show the finished fraction of the work; a milestone, such as a new stage, is always shown."""
@@ -39,7 +39,7 @@ class LogOutput(ProgressOutput):
         self._started = self._next = clock()
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
-        """Print a milestone, or any progress if the last line is old enough."""
+        """Print a line for a milestone, or if enough time has passed since the last line."""
         now = self._clock()
         if not milestone and (fraction is None or now < self._next):
             return
@@ -49,7 +49,7 @@ class LogOutput(ProgressOutput):
 
 
 class TerminalOutput(ProgressOutput):
-    """Progress output that draws a bar on the terminal."""
+    """Progress output that draws a bar in the terminal."""
 
     def __init__(self) -> None:
         self.bar = TerminalBar()
@@ -66,7 +66,7 @@ class TerminalOutput(ProgressOutput):
 
 
 def progress_output(quiet: bool = False) -> ProgressOutput:
-    """Return a bar if standard error is a terminal, otherwise lines; if quiet, return an output that shows nothing."""
+    """Return a progress bar if standard error is a terminal, otherwise log lines; if quiet, show no progress."""
     if quiet:
         return ProgressOutput()
     return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
@@ -75,7 +75,7 @@ def progress_output(quiet: bool = False) -> ProgressOutput:
 class FitProgress:
     """Tracker that counts the epochs of all models of a stage and estimates the remaining time.
 
-    It is the `uulearn.training.progress.ProgressCallback` of a fit, and observes all training in its ``with`` block.
+    It is used as the `uulearn.training.progress.ProgressCallback` of a fit in a ``with`` block.
 
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
@@ -104,7 +104,7 @@ class FitProgress:
         self.output.close()
 
     def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
-        """Start a stage or count epochs; epochs of a checkpoint or after early stopping do not affect the speed."""
+        """Start a stage or count epochs; epochs that were restored or skipped do not affect the estimated speed."""
         if isinstance(event, StageStarted):
             self._start_stage(event.name, event.models)
             self._show(milestone=True)
@@ -126,14 +126,14 @@ class FitProgress:
 
     @property
     def fraction(self) -> float | None:
-        """Finished fraction of the stage; None before its first training."""
+        """Finished fraction of the stage; None before its first model is trained."""
         return (self._skipped + self._trained_epochs) / self._total if self._total else None
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated seconds until the end of the stage; None before its first epoch.
+        """Estimated number of seconds until the end of the stage; None before its first epoch.
 
-        A model is expected to stop as early as those that are finished, and after all epochs if there are none.
+        Each model is assumed to need the mean number of epochs of finished models, or all epochs if there are none.
         """
         if not self._trained_epochs or self._training_since is None:
             return None

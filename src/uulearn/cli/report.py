@@ -10,9 +10,9 @@ from uulearn.cli.options import argument, option
 
 def report(
     model: Annotated[Path, argument("MODEL", "Directory written by fit.")],
-    out: Annotated[Path | None, option("FILE", "Page to write. Default: report.html in the directory.")] = None,
+    out: Annotated[Path | None, option("FILE", "HTML file to write. Default: report.html in MODEL.")] = None,
 ) -> None:
-    """Write an HTML report: estimated accuracy, training, warnings."""
+    """Write an HTML report with the estimated accuracy, the training history and warnings."""
     from uulearn.app.model import TableModel
     from uulearn.io.formats import printable
     from uulearn.io.writing import explained

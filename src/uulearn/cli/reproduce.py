@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import Address, Engine, RayWorkers, argument, flag, option
+from uulearn.cli.options import Address, Engine, RayWorkers, argument, flag, option, uses_ray
 
 if TYPE_CHECKING:
     from uulearn.datasets import BinaryTask
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, all of them, or variants.")],
+    target: Annotated[str, argument("TARGET", "table2, table3, figure1, figure2, figure3, variants, or all.")],
     dataset: Annotated[
-        list[str] | None, option("NAME", "mnist, fashion_mnist, kmnist or cifar10; can be repeated. Default: all four.")
+        list[str] | None, option("NAME", "Dataset: mnist, fashion_mnist, kmnist or cifar10; repeatable. Default: all.")
     ] = None,
     trials: Annotated[
-        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32, 2 if --quick).", min=1)
+        int | None, option("N", "Number of trials per cell. Default: 5 (2 for ResNet-32 or with --quick).", min=1)
     ] = None,
-    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer if --quick).", min=1)] = None,
+    epochs: Annotated[int | None, option("N", "Number of epochs. Default: 200 (fewer with --quick).", min=1)] = None,
     out: Annotated[
-        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results (for paper settings).")
+        Path | None, option("DIR", "Folder for runs, tables and figures. Default: results for the paper's settings.")
     ] = None,
     data_dir: Annotated[
-        Path | None, option("DIR", "Folder that contains the datasets. Default: $UULEARN_DATA, then a cache.")
+        Path | None, option("DIR", "Folder that contains the datasets. Default: $UULEARN_DATA or the user cache.")
     ] = None,
-    device: Annotated[str, option("NAME", "auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, option("NAME", "Device: auto, cpu or cuda.")] = "auto",
     quick: Annotated[bool, flag("Run a small version with few rows and epochs (minutes).", "--quick")] = False,
     render_only: Annotated[
-        bool, flag("Write tables and figures from stored runs; train nothing.", "--render-only")
+        bool, flag("Write tables and figures from stored runs, without training.", "--render-only")
     ] = False,
     pack: Annotated[bool, flag("Pack the runs into a few compressed archives.", "--pack")] = False,
     no_selection: Annotated[
@@ -51,9 +51,9 @@ def reproduce(
     Runs the missing experiments, saves each one, and compares the results with the paper. After an interruption, run
     the same command again to continue.
     """
+    on_ray = uses_ray(engine, address, workers)
     import torch
 
-    from uulearn.cli.distributed import uses_ray
     from uulearn.cli.progress import progress_output
     from uulearn.cli.reproduction_progress import ReproductionProgress
     from uulearn.engines.ray_runs import reproduce_on_ray
@@ -62,7 +62,6 @@ def reproduce(
     from uulearn.reproduction.runner import reproduce as run_missing
     from uulearn.reproduction.store import RunStore
 
-    on_ray = uses_ray(engine, address, workers)
     request = Request(dataset or DATASETS, trials, epochs, quick, not no_selection)
     targets = choose_targets(target, request)
     out = out or default_folder(request)
@@ -102,7 +101,7 @@ def default_folder(request: Request) -> Path:
 
 
 def check_folder(out: Path) -> None:
-    """Raise ValueError if the folder cannot be written, before any work starts."""
+    """Raise ValueError before any work starts if the folder cannot be written."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; pass a folder as --out.")
     try:

@@ -27,7 +27,7 @@ class ReproductionProgress(Reporter):
         self.output.close()
 
     def begin(self, jobs: Sequence[ExperimentJob], found: int) -> None:
-        """Count the work to do."""
+        """Count the runs and their total cost."""
         self.found, self.total = found, found + sum(len(job.configurations) for job in jobs)
         self._cost = sum(job.cost for job in jobs)
         self._started = time.monotonic()
@@ -44,7 +44,7 @@ class ReproductionProgress(Reporter):
         self.output.show(self.fraction, f"{done}; {', '.join(filter(None, parts))}")
 
     def finish(self, job: ExperimentJob, records: Sequence[Record], seconds: float) -> None:
-        """Show the finished job."""
+        """Show the result of a finished job."""
         self.done += len(job.configurations)
         self._finished += job.cost
         self._current = 0.0
@@ -57,7 +57,7 @@ class ReproductionProgress(Reporter):
 
     @property
     def fraction(self) -> float:
-        """Finished fraction of the work."""
+        """Fraction of the work that is finished."""
         return (self._finished + self._current) / self._cost if self._cost else 1.0
 
     @property
@@ -70,7 +70,7 @@ class ReproductionProgress(Reporter):
 
 
 def describe_job(job: ExperimentJob) -> str:
-    """Describe the runs of a job briefly.
+    """Return a short description of the runs of a job.
 
     >>> one = {"dataset": "mnist", "model": "mlp", "set_priors": [0.8, 0.2], "seed": 0, "held_out": 0, "method": "abs",
     ...        "loss": "logistic"}

@@ -1,6 +1,6 @@
-"""Random augmentation of training images, by name or as a function; each image is augmented independently.
+"""Random augmentation of training images by a named or custom function; each image is augmented independently.
 
-Random numbers come from torch's generator of the images' device. Checkpoints store its state, so runs can be resumed.
+Random numbers come from torch's generators. Checkpoints store the state of the generators, so runs can be resumed.
 """
 
 import functools
@@ -19,7 +19,7 @@ MAX_SHIFT = 4
 
 
 def flip(x: Tensor) -> Tensor:
-    """Mirror each image of shape (n, channels, height, width) left to right with probability 1/2.
+    """Mirror each image of a batch (n, channels, height, width) left to right with probability 1/2.
 
     >>> flip(torch.tensor([1.0, 2.0]).expand(50, 1, 1, 2)).unique(dim=0)[:, 0, 0].tolist()
     [[1.0, 2.0], [2.0, 1.0]]
@@ -29,7 +29,7 @@ def flip(x: Tensor) -> Tensor:
 
 
 def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
-    """Shift each image by −``pixels`` to ``pixels`` rows and columns, uniformly at random, and fill with zeros.
+    """Shift each image at random by up to ``pixels`` rows and columns in either direction, and pad with zeros.
 
     >>> len(shift(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(500, 1, 2, 2), pixels=1).unique(dim=0))
     9
@@ -56,7 +56,7 @@ def is_augmentation(name: str) -> bool:
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
-    """Return the function for a name or for several names joined by ``+`` (applied left to right).
+    """Return the augmentation function for a name, or for several names joined by ``+`` (applied left to right).
 
     >>> get_augmentation("shift+flip")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])

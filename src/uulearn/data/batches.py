@@ -13,11 +13,11 @@ from uulearn.exceptions import UnevenSetsWarning
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Split of an epoch over two sets into batches, and of each batch across workers.
+    """Plan that divides the rows of two sets into the batches of an epoch, and each batch among workers.
 
-    A batch contains about ``batch_size`` rows of both sets, in proportion to the sizes of the sets: batch i
+    A batch contains about ``batch_size`` rows, drawn from the two sets in proportion to their sizes. Batch i of B
     contains rows ⌊i·n/B⌋ to ⌊(i + 1)·n/B⌋ of each shuffled set. Every row is used exactly once per epoch. Every batch
-    contains at least one row of each set; if a set has fewer rows than batches, the batches grow.
+    contains at least one row of each set; if a set has fewer rows than there are batches, the batch size is increased.
 
     >>> [BatchPlan((7, 3), 4).counts(i) for i in range(3)]
     [(2, 1), (2, 1), (3, 1)]
@@ -57,7 +57,7 @@ class BatchPlan:
         return first.stop - first.start, second.stop - second.start
 
     def check_workers(self) -> None:
-        """Raise an error if a worker would have no rows of a batch."""
+        """Raise an error if a worker would get no rows of a batch."""
         compositions = {self.whole_counts(batch): batch for batch in range(self.n_batches)} if self.workers > 1 else {}
         for batch in compositions.values():
             if not all(sum(replace(self, worker=worker).counts(batch)) for worker in range(self.workers)):
@@ -79,12 +79,12 @@ class BatchPlan:
         return torch.randperm(self.sizes[0], generator=generator), torch.randperm(self.sizes[1], generator=generator)
 
     def warn_if_grown(self) -> None:
-        """Warn if the smaller set makes batches much larger than ``batch_size``."""
+        """Warn if batches are much larger than ``batch_size`` because one set is small."""
         if self.largest > 2 * self.batch_size:
             warnings.warn(
                 f"the sets have {self.sizes[0]:,} and {self.sizes[1]:,} rows: every batch needs a row of each set, so "
-                f"batches grew from {self.batch_size:,} to {self.largest:,} rows; collect more rows of the smaller set "
-                "or raise batch_size.",
+                f"batches have up to {self.largest:,} rows instead of {self.batch_size:,}; collect more rows of the "
+                "smaller set or raise batch_size.",
                 UnevenSetsWarning,
                 stacklevel=5,
             )

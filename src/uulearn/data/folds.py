@@ -20,13 +20,13 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
 
 
 def split_fold(data: TwoSets, folds: tuple[Positions, Positions], fold: int) -> tuple[TwoSets, TwoSets]:
-    """Return the training rows, which are outside a fold, and the rows in the fold."""
+    """Return the rows outside a fold, which are used for training, and the rows in the fold."""
     outside, inside = ([np.flatnonzero((part == fold) == side) for part in folds] for side in (False, True))
     return data.pick(*outside), data.pick(*inside)
 
 
 def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
-    """Raise an error if the smaller set has fewer rows than folds."""
+    """Raise an error if the smaller set has fewer rows than there are folds."""
     if n_folds < 2 or min(sizes) < n_folds:
         raise ValueError(
             f"{n_folds} folds need at least {max(2, n_folds)} rows of each set, but one set has {min(sizes)}; use "
@@ -35,7 +35,7 @@ def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
 
 
 def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """Return the fold of every row: copies of a row share a fold, and unique rows balance the sizes of the folds."""
+    """Return the fold of every row. Copies of a row share a fold; unique rows are assigned to balance fold sizes."""
     rng = np.random.default_rng([seed, 2])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     fold_of = np.full(len(counts), -1)

@@ -11,13 +11,13 @@ from uulearn.data.rows import Rows, SparseRows, TwoSets
 DIGEST_CHUNK_BYTES = 16 * 2**20
 """Number of bytes of float32 rows that are hashed at a time."""
 MIXER = -7046029254386353131
-"""2⁶⁴ divided by the golden ratio, as an odd signed integer; multiplying by it spreads a word over all bits."""
+"""2⁶⁴ divided by the golden ratio, as an odd signed integer; multiplication by it spreads a word over all 64 bits."""
 
 Positions = NDArray[np.int64]
 
 
 def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSets]:
-    """Split two sets into training rows and held-out rows; the held-out fraction is exact if no row has a copy.
+    """Split two sets into training rows and held-out rows; the held-out fraction is exact if all rows are unique.
 
     >>> from uulearn.data import DenseRows
     >>> rows = DenseRows(torch.arange(300.0)[:, None])
@@ -53,7 +53,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
 
 
 def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
-    """Return the positions to hold out: a fraction of the rows with copies, then unique rows up to the fraction."""
+    """Return the positions of held-out rows: some of the rows with copies, and unique rows to reach the fraction."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))
@@ -69,7 +69,7 @@ def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed:
 
 
 def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
-    """Return a number for every row of each set; equal rows have equal numbers."""
+    """Return a hash of every row of each set; equal rows have equal hashes."""
     first, second = data.rows
     tables = digests_of(first), digests_of(second) if second is not first else None
     found = [tables[0] if table is None else table for table in tables]
@@ -78,7 +78,7 @@ def row_digests(data: TwoSets) -> tuple[Positions, Positions]:
 
 
 def digests_of(rows: Rows) -> Positions:
-    """Return a number for every row of a table, computed from its values converted to float32."""
+    """Return a hash of every row of a table, computed from the values of the row in float32."""
     if isinstance(rows, SparseRows):
         return _sparse_digests(rows)
     n_values = torch.Size(rows.row_shape).numel()
@@ -102,7 +102,7 @@ def _sparse_digests(rows: SparseRows) -> Positions:
 
 
 def _mixed(words: Tensor) -> Tensor:
-    """Spread each word over 64 bits; zero stays zero, and overflow wraps around on purpose."""
+    """Spread each word over 64 bits; zero stays zero, and integer overflow is intended."""
     words = words * MIXER
     return words ^ (words >> 29)
 

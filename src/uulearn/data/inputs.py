@@ -30,14 +30,14 @@ LARGEST_INPUT = 1e15
 
 @dataclass(frozen=True)
 class Columns:
-    """Shape of a row and column names, if there are any; all tables of an estimator must have the same columns."""
+    """Row shape and optional column names, which must be the same in all tables that are passed to an estimator."""
 
     row_shape: tuple[int, ...]
     names: NDArray[np.object_] | None = None
 
 
 def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
-    """Return the rows of X, checked for finite values, and their columns; ``any_shape`` allows images and sequences."""
+    """Return the validated rows of X and their columns; ``any_shape`` allows images and sequences."""
     rows = _read(X, any_shape, name)
     return rows, Columns(rows.row_shape, _column_names(X))
 
@@ -45,7 +45,7 @@ def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Colum
 def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
-    """Return the rows of X, which must be finite and have the expected columns; errors mention ``estimator``."""
+    """Return the rows of X; raise an error that names ``estimator`` if the values or the columns are invalid."""
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
@@ -67,7 +67,7 @@ def read_same_columns(
 
 @dataclass(frozen=True)
 class FitData:
-    """The validated inputs of a fit: rows of both sets and, if they were passed, held-out rows.
+    """Validated inputs of `fit`: the rows of both sets and, if they were passed, the held-out rows.
 
     >>> read_two_tables(np.ones((3, 2)), np.zeros((4, 2)), any_shape=False).data.sizes
     (3, 4)
@@ -81,14 +81,14 @@ class FitData:
 
 
 def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, each passed as a separate table, and the held-out rows."""
+    """Read both sets from separate tables, and return them with the held-out rows."""
     first, columns = read_table(X0, any_shape=any_shape, name="X0")
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
 def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
-    """Return both sets, passed as one table with the set of each row, and the held-out rows."""
+    """Read both sets from one table, and return them with the held-out rows; ``sets`` contains the set of each row."""
     rows, columns = read_table(X, any_shape=any_shape)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
@@ -102,15 +102,15 @@ def read_held_out(
     *,
     any_shape: bool,
 ) -> FitData:
-    """Return the rows of both sets together with ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
+    """Return both sets together with the rows of ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
     for which, size in enumerate(data.sizes):
         if size == 0:
             raise ValueError(
-                f"set {which} is empty: all rows belong to one set (one class of sets), but training needs rows of "
-                "both sets; pass rows with sets == 0 and rows with sets == 1."
+                f"sets contains only one class: set {which} is empty, but training needs rows of both sets; "
+                "pass rows with sets == 0 and rows with sets == 1."
             )
         if size == 1:
-            raise ValueError(f"set {which} has only 1 sample, at least 2 rows of each set are needed; add rows to it.")
+            raise ValueError(f"set {which} has only 1 sample, but at least 2 rows of each set are required; add rows.")
     validation = read_pair(validation_data, columns, read_sets, any_shape=any_shape, name="validation_data")
     if validation is not None:
         check_both_sets(validation[1])
@@ -138,8 +138,8 @@ def read_pair(
 def _read(X: Any, any_shape: bool, name: str) -> Rows:
     if isinstance(X, RowStream):
         raise TypeError(
-            f"{name} is a stream of rows ({type(X).__name__}), which only UUClassifier.fit_sets accepts, for both "
-            "sets; pass rows in memory here, for example one piece: stream.read(piece)."
+            f"{name} is a stream of rows ({type(X).__name__}), but only UUClassifier.fit_sets supports streams; "
+            "pass rows in memory here, for example one piece: stream.read(piece)."
         )
     if isinstance(X, Tensor):
         rows: Rows = _from_tensor(X, any_shape, name)
@@ -205,7 +205,7 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
             )
     if first.row_shape != second.row_shape:
         raise ValueError(
-            f"the sets have rows of shape {first.row_shape} and {second.row_shape}; give both the same columns."
+            f"the sets have rows of shape {first.row_shape} and {second.row_shape}; both need the same columns."
         )
     # Named columns must have the same order in both sets, unless a transform reads them by name.
     by_name = any(getattr(stream, "transform", None) is not None for stream in (first, second))
@@ -213,8 +213,8 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
     for number, (first_name, second_name) in enumerate(pairs, 1):
         if first_name != second_name and not by_name:
             raise ValueError(
-                f"column {number} is {first_name!r} in the first set and {second_name!r} in the second; pass the same "
-                "columns to both, as in ParquetSet(path, columns=[…])."
+                f"column {number} is {first_name!r} in the first set and {second_name!r} in the second; select the "
+                "same columns in both sets, for example with ParquetSet(path, columns=[…])."
             )
     return first, second
 
@@ -246,7 +246,7 @@ def _from_tensor(X: Tensor, any_shape: bool, name: str) -> DenseRows:
 
 
 def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
-    """Return a NumPy array or CSR matrix of numbers, checked by scikit-learn; text raises a shorter message."""
+    """Return a NumPy array or CSR matrix, validated by scikit-learn; raise a shorter error if X contains text."""
     shape = np.shape(X) if not sparse.issparse(X) else X.shape
     if len(shape) < 2:
         raise ValueError(
@@ -281,7 +281,7 @@ def _as_tensor(array: Any) -> Tensor:
 
 
 def _check_values(rows: Rows, name: str, columns: NDArray[np.object_] | None) -> None:
-    """Raise for NaN, infinity and values above `LARGEST_INPUT`; dense rows are checked in chunks of a few megabytes."""
+    """Raise an error for NaN, infinity or values above `LARGEST_INPUT`; dense rows are checked in small chunks."""
     if isinstance(rows, SparseRows):
         values = torch.from_numpy(rows.matrix.data)
         chunks = [values] if len(values) else []
@@ -306,6 +306,6 @@ def _check_values(rows: Rows, name: str, columns: NDArray[np.object_] | None) ->
                 f"Input {name} contains NaN or infinity: {value} {at}; remove or impute these values first."
             )
         raise ValueError(
-            f"Input {name} contains {value:g} {at}, but networks compute in float32, in which sums of squares overflow "
-            f"above {LARGEST_INPUT:g}; correct the value, or divide the column by a constant before fit and predict."
+            f"Input {name} contains {value:g} {at}, but values above {LARGEST_INPUT:g} may overflow in float32, the "
+            "type used by networks; correct the value, or divide the column by a constant before fit and predict."
         )

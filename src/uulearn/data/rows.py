@@ -1,4 +1,4 @@
-"""Dense or sparse rows for training; each batch is gathered and converted when it is needed, in a reused buffer."""
+"""Dense or sparse rows for training; batches are gathered and converted on demand, in a reused buffer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Rows(ABC):
 
     @abstractmethod
     def take(self, index: Tensor, out: Tensor) -> None:
-        """Write the rows at ``index`` into ``out``, converting type and device."""
+        """Write the rows at ``index`` into ``out``, converting them to its dtype and device."""
 
     def slice(self, start: int, stop: int) -> Tensor:
         """Return rows ``start`` to ``stop`` as a dense tensor of the stored type (a view if possible)."""
@@ -77,13 +77,13 @@ class DenseRows(Rows):
         return self.tensor[start:stop]
 
     def to(self, device: torch.device) -> DenseRows:
-        """Return the rows on another device; float64 becomes float32, the type used in training."""
+        """Return the rows on another device; float64 is converted to float32, the type used in training."""
         dtype = torch.float32 if self.dtype == torch.float64 else self.dtype
         return DenseRows(self.tensor.to(device=device, dtype=dtype))
 
 
 class SparseRows(Rows):
-    """Rows of a SciPy CSR matrix or array; only the current batch is dense.
+    """Rows of a SciPy CSR matrix or array; only the current batch is converted to a dense tensor.
 
     >>> from scipy.sparse import csr_array
     >>> SparseRows(csr_array([[0.0, 1.0], [2.0, 0.0]])).slice(1, 2)
@@ -102,7 +102,7 @@ class SparseRows(Rows):
 
 
 class PickedRows(Rows):
-    """Selected rows of a table; nothing is copied until they are read."""
+    """Selected rows of a table, which are copied only when they are read."""
 
     def __init__(self, rows: Rows, index: Tensor) -> None:
         self.rows, self.index = rows, index.to(rows.device)
@@ -182,14 +182,14 @@ class TwoSets:
         return TwoSets(self.rows, (self._locate(0, first), self._locate(1, second)))
 
     def joined(self) -> TwoSets:
-        """Return the same sets as row numbers in one table, which allows rows to move between the sets."""
+        """Return the same sets as row numbers of one table, so that rows can be moved between the sets."""
         same = self.rows[0] is self.rows[1]
         table, offset = (self.rows[0], 0) if same else (JoinedRows(*self.rows), self.rows[0].n_rows)
         index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
         return TwoSets((table, table), (index[0], index[1] + offset))
 
     def rows_of(self, which: int, copy_bytes: int = 0) -> Rows:
-        """Return the rows of one set; selected dense rows of up to ``copy_bytes`` are copied, to speed up reading."""
+        """Return the rows of one set; selected dense rows of at most ``copy_bytes`` are copied for faster access."""
         rows, index = self.rows[which], self.index[which]
         if index is None:
             return rows
@@ -198,7 +198,7 @@ class TwoSets:
         return DenseRows(picked.slice(0, picked.n_rows)) if copies else picked
 
     def preview(self) -> TwoSets:
-        """Return rows for checks of the data: all rows here, a sample in `uulearn.data.streams.StreamedSets`."""
+        """Return the rows used to check the data: all rows, or a sample in `uulearn.data.streams.StreamedSets`."""
         return self
 
     def identity(self) -> str:
@@ -248,7 +248,7 @@ class TwoSets:
     def _copied_batches(
         self, plan: BatchPlan, order: list[Tensor], device: torch.device, dtype: torch.dtype
     ) -> Batches:
-        """Yield batches copied from host memory to a GPU; with two pinned buffers, the GPU computes during a copy."""
+        """Yield batches copied from host memory to a GPU; two pinned buffers let the GPU compute during a copy."""
         types = {rows.dtype for rows in self.rows}
         narrow = torch.float32 if len(types) > 1 or torch.float64 in types else self.rows[0].dtype
         shape = (plan.largest, *self.row_shape)

@@ -35,14 +35,14 @@ Scorer = Callable[[Tensor], Floats]
 
 @dataclass(frozen=True)
 class Separability:
-    """Result on held-out rows of a fast classifier that distinguishes the two sets."""
+    """Measure of how well a fast classifier distinguishes the two sets on held-out rows."""
 
     auc: float
     z: float
-    """Distance of the AUC from ½ in standard errors under the hypothesis of equal sets (Mann–Whitney)."""
+    """Distance of the AUC from ½, in standard errors under the hypothesis of equal distributions (Mann–Whitney)."""
     rows: int
     toward_set1: Scorer
-    """Function that scores float32 rows of shape (n, columns); higher for rows that resemble set 1."""
+    """Function that scores float32 rows of shape (n, columns); rows that resemble set 1 get higher scores."""
 
     @property
     def distinguishable(self) -> bool:
@@ -51,7 +51,7 @@ class Separability:
 
 
 def measure_separability(data: TwoSets, seed: int) -> Separability:
-    """Separate the sets by the means of their columns; if this fails, use logistic regression and a random forest."""
+    """Try to distinguish the sets by column means and, if this fails, by logistic regression and a random forest."""
     best = _by_means(data)
     if best.distinguishable:
         return best
@@ -82,7 +82,7 @@ def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> No
 def warn_if_swapped(
     separability: Separability, set_priors: tuple[float, float], rows: Rows, labels: Tensor, stacklevel: int
 ) -> None:
-    """Warn if labeled rows show that the set declared to have the higher prior has the lower one."""
+    """Warn if labeled rows show that the set declared to have the higher prior has the lower prior."""
     if not separability.distinguishable or labels.min() == labels.max():
         return
     chosen = torch.linspace(0, rows.n_rows - 1, min(rows.n_rows, CLASSIFIER_ROWS), dtype=torch.float64).long()
@@ -102,7 +102,7 @@ def warn_if_swapped(
 
 
 def _by_means(data: TwoSets) -> Separability:
-    """Weight each column by the difference between its means divided by its variance, in two passes over chunks."""
+    """Score rows by a linear function; each weight is the difference of the set means divided by the variance."""
     n_columns = max(1, math.prod(data.row_shape))
     positions = [torch.linspace(0, size - 1, min(size, MEANS_ROWS), dtype=torch.float64).long() for size in data.sizes]
     step = max(2, CHUNK_VALUES // n_columns)
@@ -156,7 +156,7 @@ def _summarize(folds: list[list[Floats]], toward_set1: Scorer) -> Separability:
 
 
 def _auc(scores0: Floats, scores1: Floats) -> tuple[float, float]:
-    """Return the fraction of pairs in which the second score is higher, and its variance under equal distributions."""
+    """Return the fraction of pairs whose second score is higher, and its variance if the distributions are equal."""
     n0, n1 = len(scores0), len(scores1)
     auc = roc_auc_score(np.repeat([0, 1], [n0, n1]), np.concatenate([scores0, scores1]))
     return float(auc), (n0 + n1 + 1) / (12 * n0 * n1)

@@ -17,18 +17,18 @@ from uulearn.storage import file_lock, remove_temporary_files, write_atomically
 SHUFFLED_FORMAT = 1
 INDEX_FILE, ROWS_FILE, LOCK_FILE = "index.json", "rows.bin", ".lock"
 PIECES_PER_BUFFER = 16
-"""Number of written pieces that fill the buffer of the stream."""
+"""Number of written pieces that fit into the buffer of the stream."""
 MAX_PIECES = 4096
-"""Maximum number of pieces; it is limited because each write seeks to the end of every piece."""
+"""Maximum number of pieces, limited because each write operation seeks to the end of every piece."""
 WRITE_BYTES = 64 * 2**20
 """Number of bytes of rows that are collected before they are written to their pieces."""
 
 
 def shuffled(stream: RowStream, folder: str | Path, *, seed: int = 0) -> RowStream:
-    """Return the same rows in random order, written once to a folder as float32 numbers.
+    """Return the same rows in random order, written once to a folder as float32 values.
 
     Use this function if rows are sorted, for example by day or by site: neighboring rows then resemble each other, so
-    batches of the stream are not random samples of the set. Reading the result is also faster than the original.
+    batches of the stream are not random samples of the set. The result is also faster to read than the original.
 
     ``folder`` must be new or empty, or contain the same rows from an earlier call, which are then reused.
     If several processes pass the same folder, for example with torchrun, one process writes and the others wait.
@@ -84,7 +84,7 @@ class _ShuffledStream(RowStream):
 
     @property
     def piece_sizes(self) -> Sequence[int]:
-        """Number of rows of each piece."""
+        """Number of rows in each piece."""
         return self._sizes
 
     def read(self, piece: int) -> Tensor:
@@ -107,7 +107,7 @@ def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
         found = json.loads(path.read_text(encoding="utf-8"))
         differing = [name for name, value in wanted.items() if found[name] != value]
         if not all(isinstance(size, int) and size > 0 for size in found["sizes"]):
-            raise ValueError("its sizes are not numbers of rows")
+            raise ValueError("its piece sizes are not positive integers")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -121,7 +121,7 @@ def _read_index(folder: Path, wanted: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Write the rows and the index, and return the index; the folder may contain only files of killed processes."""
+    """Write the rows and the index, and return the index; only files of interrupted processes are overwritten."""
     leftovers = tuple(f".{name}." for name in (INDEX_FILE, ROWS_FILE))
     others = [
         p.name for p in folder.iterdir() if p.name not in (ROWS_FILE, LOCK_FILE) and not p.name.startswith(leftovers)
@@ -139,7 +139,7 @@ def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str,
     free = shutil.disk_usage(folder).free
     if free < total:
         raise ValueError(
-            f"the rows need {total / 1e9:.1f} GB and {folder} has {free / 1e9:.1f} GB free; pass another folder."
+            f"the rows need {total / 1e9:.1f} GB, but {folder} has {free / 1e9:.1f} GB free; pass another folder."
         )
 
     def write(temporary: Path) -> None:
@@ -161,13 +161,13 @@ def _write(stream: RowStream, folder: Path, wanted: dict[str, Any]) -> dict[str,
 
 
 def _draw_pieces(stream: RowStream, n_pieces: int, seed: int) -> Iterator[Numbers]:
-    """Yield, for each piece of the stream, the random new piece of each row; every call yields the same values."""
+    """Yield the random new piece of every row, one piece of the stream at a time; the values are reproducible."""
     rng = np.random.default_rng([seed, 5])
     return (rng.integers(n_pieces, size=size) for size in stream.piece_sizes)
 
 
 def _collect_rows(stream: RowStream, n_pieces: int, seed: int) -> Iterator[tuple[Tensor, Numbers]]:
-    """Yield the rows of several pieces of the stream together, and the new piece of each row."""
+    """Yield the combined rows of several pieces of the stream, with the new piece of each row."""
     rows, pieces, n_bytes = [], [], 0
     for number, drawn in enumerate(_draw_pieces(stream, n_pieces, seed)):
         rows.append(stream.read_checked(number))

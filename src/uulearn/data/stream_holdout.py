@@ -1,7 +1,7 @@
 """Hold out rows of streamed sets in one pass over each set.
 
-All copies of a row in both sets are on the same side of the split, as for rows in memory: a pseudorandom key, computed
-from the values of a row, decides whether the row is held out. A row with too many copies is always used for training.
+All copies of a row in both sets are on the same side of the split, as for rows in memory. A pseudorandom key, computed
+from the values of a row, determines whether the row is held out. Rows with too many copies are used for training.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from uulearn.data.streams import Numbers, RowStream, row_bytes
 MAX_HELD_OUT_ROWS, MAX_HELD_OUT_BYTES = 50_000, 128 * 2**20
 """Maximum number of rows and bytes held out of each set; held-out rows are scored every epoch."""
 FEW_COPIES = 20
-"""Number of copies up to which a row may always be held out."""
+"""Number of copies of a row up to which the row can always be held out."""
 SPARE_FACTOR, SPARE_ROWS = 1.5, 100
-"""Factor and number of rows by which more candidates are collected, because some have too many copies."""
+"""Relative and absolute number of extra candidates, needed because some candidates have too many copies."""
 
 Keys = NDArray[np.uint64]
 
@@ -38,7 +38,7 @@ class _Workers(Protocol):
 
 @dataclass(frozen=True)
 class StreamHoldOut:
-    """Held-out rows of each set, their row numbers, and the numbers of all rows excluded from training, with copies."""
+    """Held-out rows of each set, their row numbers, and the numbers of all rows (and copies) excluded from training."""
 
     rows: tuple[Tensor, Tensor]
     numbers: tuple[Numbers, Numbers]
@@ -106,7 +106,7 @@ class _Candidates:
             self.merge_pending()
 
     def merge_pending(self) -> None:
-        """Merge the rows added so far; drop rows with too many copies, then the largest keys beyond the capacity."""
+        """Merge the rows added so far; drop rows with too many copies, then rows with the largest keys."""
         parts = [(self.digests, self.numbers, self.rows), *self._pending]
         self._pending = []
         digests, numbers = (np.concatenate([part[field] for part in parts]) for field in (0, 1))
@@ -130,7 +130,7 @@ class _Candidates:
         return self
 
     def chosen(self) -> NDArray[np.bool_]:
-        """Return a mask of the n candidates with the smallest keys, and of all copies of the last one."""
+        """Return a mask of the n candidates with the smallest keys; it includes all copies of the last candidate."""
         keys = _keys(self.digests, self.seed)
         if len(keys) <= self.n:
             return np.ones(len(keys), dtype=np.bool_)
@@ -141,7 +141,7 @@ class _Candidates:
 def _collect(
     stream: RowStream, n: int, seed: int, workers: _Workers | None, wanted: Numbers | None
 ) -> tuple[_Candidates, Numbers, Numbers]:
-    """Read a set once; return the candidates, and the digests and row numbers of all rows with a wanted digest."""
+    """Read a set once; return its candidates, and the digests and row numbers of all rows with a wanted digest."""
     candidates = _Candidates(n, stream.n_rows, stream.row_shape, seed)
     wanted = np.empty(0, np.int64) if wanted is None else np.unique(wanted)
     copies: list[tuple[Numbers, Numbers]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]

@@ -29,11 +29,11 @@ MIXING_BYTES = 128 * 2**20
 FEW_PIECES = 8
 """Minimum number of pieces in the buffer; with fewer pieces, sorted rows are mixed poorly."""
 MAX_SWING = 0.002
-"""Maximum ratio of the variance of a column's mean over the buffer to the column's variance, as for 500 random rows."""
+"""Maximum variance of a column's mean over the buffer, relative to the column's variance (500 random rows: 0.002)."""
 TESTED_COLUMNS, ROWS_PER_GROUP, P_VALUE = 200, 20, 1e-6
-"""F test for similar rows in a piece: maximum number of columns, minimum number of rows per group, and level."""
+"""F test for similar rows in a piece: maximum number of columns, minimum group size, and maximum p-value."""
 PREVIEW_ROWS, PREVIEW_PIECES = 20_000, 16
-"""Maximum number of rows of each set for checks before training, and minimum number of pieces that contain them."""
+"""Maximum number of rows of each set for checks before training, and minimum number of pieces to read them from."""
 
 Numbers = NDArray[np.int64]
 
@@ -65,7 +65,7 @@ class RowStream(ABC):
 
     @abstractmethod
     def read(self, piece: int) -> Tensor:
-        """Return the rows of a piece, float32 of shape (rows, …)."""
+        """Return the rows of a piece as a float32 tensor of shape (rows, …)."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -88,7 +88,7 @@ class RowStream(ABC):
         if rows.shape != expected:
             raise ValueError(
                 f"piece {piece} of {self.describe()}: expected rows of shape {expected}, found {tuple(rows.shape)}; "
-                "the set changed while it was being read; fit again."
+                "the set changed while it was being read; call fit again."
             )
         return rows
 
@@ -124,11 +124,11 @@ class StreamedSets:
                 pieces = np.searchsorted(self._edges[which], numbers[which], side="right") - 1
                 similarity = piece_similarity(pieces, len(stream.piece_sizes), self._sampled[which])
                 swing = (1 - window / stream.n_rows) * similarity / mixed
-                poor, reason = swing > MAX_SWING, "since the rows of a piece resemble each other"
+                poor, reason = swing > MAX_SWING, "because the rows of a piece are similar"
             if poor and not stream.in_random_order and stream.n_rows > window:
                 warnings.warn(
                     f"{stream.describe().partition(':')[0]} has pieces of up to {largest:,} rows, and {mixed} pieces "
-                    f"are mixed at a time: {reason}, a batch is not a random sample of the set. Write it once in "
+                    f"are mixed at a time: {reason}, a batch is not a random sample of the set. Write the set in "
                     "random order with uulearn.streaming.shuffled, make the pieces (row groups) smaller, or raise "
                     "buffer_bytes.",
                     PoorMixingWarning,
@@ -199,7 +199,7 @@ class StreamedSets:
 
 
 class _MixedRows:
-    """One worker's rows of one set in the order of an epoch; a thread reads the next piece in advance."""
+    """Shuffled rows of one set for one worker in one epoch; a thread reads the next piece in advance."""
 
     def __init__(
         self, data: StreamedSets, which: int, plan: BatchPlan, seed: list[int], pool: ThreadPoolExecutor
@@ -264,9 +264,9 @@ class _MixedRows:
 
 
 def piece_similarity(pieces: Numbers, n_pieces: int, rows: Tensor) -> float:
-    """Return the similarity of the rows of a piece: the largest intraclass correlation of all columns.
+    """Return the similarity of rows within a piece: the largest intraclass correlation over all columns.
 
-    The similarity is 0 if an F test finds no column that differs significantly from random order.
+    The similarity is 0 if F tests find no column whose mean differs significantly between pieces.
     """
     flat = rows.flatten(1).numpy()
     chosen = np.random.default_rng(0).permutation(flat.shape[1])[:TESTED_COLUMNS]

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import socket
+import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -13,8 +14,19 @@ from typing import Any
 
 PORT = 6379
 """Default port of the head node."""
-CONNECT_SECONDS = 10
-"""Timeout of the connection test, in seconds."""
+CONNECT_SECONDS = 2.5
+"""Timeout of the connection test, including the name lookup."""
+HEADERS, STATUS_200 = 1, 0x88  # HTTP/2: type of a frame, and the header "status 200"
+GRPC_REQUEST = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x45\x01\x04\0\0\0\x01"
+    b"\x83\x86\x04\x1c/grpc.health.v1.Health/Check\x01\x03ray\x0f\x10\x10application/grpc\0\x02te\x08trailers"
+    b"\0\0\x05\0\x01\0\0\0\x01\0\0\0\0\0"
+)
+"""Request over HTTP/2 that every gRPC server answers with status 200, even if it refuses the call."""
+CANNOT_CONNECT = (
+    "cannot connect to a Ray cluster at {}; start one with ray start --head, set RAY_AUTH_MODE=token if it needs a "
+    "token, or remove --address to use only this machine."
+)
 RETRIES = 3
 """Maximum number of retries of a task or a training run after a process or machine is lost."""
 TASKS_PER_PROCESS = 2
@@ -51,19 +63,14 @@ def ray_cluster(address: str | None = None, workers: int | None = None) -> Itera
         if ray.is_initialized():
             yield ray
             return
+        check_address(address)
         try:
-            if address not in (None, "auto"):
-                host, _, port = full_address(str(address)).rpartition(":")
-                socket.create_connection((host, int(port)), CONNECT_SECONDS).close()  # Ray would retry for minutes
             # "local" starts a new cluster even if RAY_ADDRESS is set
             own = {"address": "local", "num_cpus": workers, "include_dashboard": False}
             options = own if address is None else {"address": full_address(address)}
             ray.init(**options, log_to_driver=False, configure_logging=False)
-        except (ConnectionError, TimeoutError, socket.gaierror) as error:
-            raise ValueError(
-                f"cannot connect to a Ray cluster at {address}; start one with ray start --head, "
-                "set RAY_AUTH_MODE=token if it needs a token, or remove --address to use only this machine."
-            ) from error
+        except (ConnectionError, TimeoutError) as error:
+            raise ValueError(CANNOT_CONNECT.format(address)) from error
         try:
             yield ray
         finally:
@@ -82,6 +89,32 @@ def full_address(address: str) -> str:
     if "://" in address or not port.isdecimal():
         raise ValueError(f"--address must be auto or the HOST:PORT of the head node, got {address!r}.")
     return f"{host}:{port}"
+
+
+def check_address(address: str | None) -> None:
+    """Raise ValueError if no Ray cluster (without TLS) answers within seconds; ``ray.init`` would retry for minutes."""
+    place = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    if place is None or (place := full_address(place)) == "auto" or os.environ.get("RAY_USE_TLS", "0") != "0":
+        return
+    found: list[bool] = []
+    test = threading.Thread(target=lambda: found.append(_is_grpc_server(place)), daemon=True)
+    test.start()
+    test.join(CONNECT_SECONDS)  # a name lookup has no timeout of its own
+    if not any(found):
+        raise ValueError(CANNOT_CONNECT.format(place))
+
+
+def _is_grpc_server(address: str) -> bool:
+    """Return whether a gRPC server, such as the head node of a Ray cluster, answers; a proxy returns an error."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+        connection.sendall(GRPC_REQUEST)
+        with connection.makefile("rb") as answer:
+            while len(frame := answer.read(9)) == 9:
+                content = answer.read(int.from_bytes(frame[:3], "big"))
+                if frame[3] == HEADERS:
+                    return STATUS_200 in content[:2]  # the first byte may be a table size
+    return False
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from uulearn.io.arrow import check_same_columns, refusing_damage
 from uulearn.io.formats import PARQUET, STANDARD, check_not_read_again, parquet_files, resolve_format
 from uulearn.io.reading import is_table_folder
 from uulearn.tabular.images import ImageSchema
+from uulearn.tabular.unfamiliar import UnfamiliarCounts
+from uulearn.training.progress import ProgressBar
 
 TASK = "uulearn-score"
 
@@ -32,11 +34,12 @@ def score_on_ray(
     keep_columns: bool,
     address: str | None,
     workers: int | None,
-) -> int:
-    """Score a Parquet file or a folder of Parquet files on a Ray cluster; return the number of rows scored.
+) -> tuple[int, UnfamiliarCounts]:
+    """Score one Parquet file or a folder of Parquet files on a Ray cluster, and write a new folder.
 
-    The output folder has one file per input file, with the same name and row order. The folder is created only after
-    all files have been scored. The model, the input and the output must have the same paths on all machines.
+    The new folder has one file per input file, with the same name and row order. It appears when all files are
+    complete. The model and both folders must be accessible under the same path on all machines of the cluster. Returns
+    the number of rows, and the counts of values unlike the training rows.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
@@ -51,13 +54,19 @@ def score_on_ray(
     place = _check_out(out, rows)
     unfinished = place.with_name(f".{place.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
+    total, unfamiliar = 0, UnfamiliarCounts()
     non_empty = [name for name, path in files.items() if counts[path]]
     try:
         for name in files:
             (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
         with ray_cluster(address, workers) as ray:
             calls = [(str(files[name]), str(unfinished / name)) for name in non_empty]
-            total = sum(int(n_rows) for _, n_rows in finished_tasks(ray, score, calls, at_once=workers, what=TASK))
+            finished = finished_tasks(ray, score, calls, at_once=workers, what=TASK)
+            with ProgressBar(len(calls), True, unit="files") as bar:
+                for done, (_, (n_rows, found)) in enumerate(finished, 1):
+                    total += n_rows
+                    unfamiliar.update(found)
+                    bar.update(done, {})
         for name in files.keys() - set(non_empty):
             pq.write_table(pq.read_schema(unfinished / non_empty[0]).empty_table(), unfinished / name)
         _keep_only(files, unfinished)
@@ -65,11 +74,14 @@ def score_on_ray(
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return total
+    return total, unfamiliar
 
 
-def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: Any) -> int:
-    return score_file(_load_once(model, digest, options["keep_columns"]), rows, out, **options)
+def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: Any) -> tuple[int, UnfamiliarCounts]:
+    loaded = _load_once(model, digest, options["keep_columns"])
+    unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
+    unfamiliar.clear()  # counts of the previous file
+    return score_file(loaded, rows, out, **options), unfamiliar
 
 
 @functools.lru_cache(maxsize=1)

@@ -26,7 +26,9 @@ from uulearn.training.progress import ProgressCallback, StageStarted
 from uulearn.training.workers import FirstWorkerError
 
 ERROR_FILE = "error.txt"
-"""Name of the file in the scratch folder that contains the message of a permanent error."""
+"""File in the scratch folder with the message of an error that ends the training."""
+GROUP_FILE = "placement_group.txt"
+"""File in the scratch folder with the id of the placement group, which holds the cores of the processes."""
 PERMANENT_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, ImportError, OSError)
 """Errors that would occur again after a retry; a lost connection to another worker raises a RuntimeError."""
 
@@ -41,6 +43,11 @@ def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: i
     with folder.explain_failure(run.resumed):
         try:
             train_on_ray(work, scratch, workers=workers, device=device, address=address)
+        except RuntimeError as error:
+            if not folder.resume_hint():
+                raise
+            again = command if run.resumed else f"{command} --resume"
+            raise RuntimeError(f"{str(error).rstrip('.')}; continue from the checkpoint with: {again}") from error
         finally:
             shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # from a killed first worker
         folder.clean_up()
@@ -58,10 +65,10 @@ def train_on_ray(
 ) -> None:
     """Call ``work()`` in several cluster processes that form a process group, and wait until all have finished.
 
-    If a process dies, all processes are stopped and restarted, up to three times; ``work`` must resume from its own
-    checkpoint. A permanent error in ``work`` is raised here as a ValueError with the same message. ``scratch`` is a
-    temporary folder on storage that all machines share; it is removed at the end. Each process uses one core. It also
-    uses one GPU if ``device`` is ``"cuda"``, or if it is ``"auto"`` and the cluster has enough GPUs.
+    If a process or Ray's train controller dies, all processes are started again, up to three times, and ``work`` must
+    resume from its own checkpoint. A permanent error of ``work`` is raised here as a ValueError with the same text.
+    ``scratch`` is a temporary folder, created and removed here, on storage that all machines share. Each process uses
+    one core, and one GPU if ``device`` is ``"cuda"``, or ``"auto"`` on a cluster with enough GPUs.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -72,17 +79,21 @@ def train_on_ray(
             packed = importlib.import_module("ray.cloudpickle").dumps(work)
             settings = {"work": packed, "folder": os.getcwd(), "scratch": str(scratch)}
             for attempt in range(RETRIES + 1):
+                (scratch / GROUP_FILE).unlink(missing_ok=True)
                 error = _train_once(settings, workers, use_gpu)
                 if (scratch / ERROR_FILE).exists():
                     raise ValueError((scratch / ERROR_FILE).read_text(encoding="utf-8"))
                 if error is None:
                     return
-                may_retry = isinstance(error, importlib.import_module("ray.train").TrainingFailedError)
+                controller_died = isinstance(error, ray.exceptions.RayActorError)
+                failed = isinstance(error, importlib.import_module("ray.train").TrainingFailedError)
+                may_retry = _release_cores(ray, scratch) if controller_died else failed
                 if attempt == RETRIES or not may_retry:
-                    reason = str(error).strip().splitlines() or [type(error).__name__]
+                    lines = str(error).strip().splitlines() or [type(error).__name__]
+                    reason = "the process of Ray's train controller died" if controller_died else lines[-1].rstrip(".")
                     raise RuntimeError(
-                        f"training on Ray failed {attempt + 1} times, most recently with: {reason[-1]} The checkpoint "
-                        "is kept; find out why the processes die, and continue with --resume."
+                        f"training on Ray failed (attempt {attempt + 1}): {reason}; find out why, for example because "
+                        "memory is exhausted."
                     ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -97,6 +108,16 @@ def _check_room(resources: dict[str, float], workers: int, device: str) -> bool:
         needed = f"{workers} cores" + (f" and {workers} GPUs" if needs_gpus else "")
         raise ValueError(f"{workers} workers need {needed}, but the Ray cluster has {found}; pass fewer --workers.")
     return device != "cpu" and gpus >= workers
+
+
+def _release_cores(ray: Any, scratch: Path) -> bool:
+    """Remove the placement group of a dead controller, as Ray does with a dashboard; return whether it is known."""
+    place = scratch / GROUP_FILE
+    if not place.exists():
+        return False  # the next attempt would wait forever for the cores
+    group = importlib.import_module("ray.util.placement_group")
+    group.remove_placement_group(group.PlacementGroup(ray.PlacementGroupID(bytes.fromhex(place.read_text()))))
+    return True
 
 
 def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseException | None:
@@ -125,12 +146,14 @@ def _train_once(settings: dict[str, Any], workers: int, use_gpu: bool) -> BaseEx
 
 
 def _work_in_group(settings: dict[str, Any]) -> None:
-    """Run ``work`` in one process; write the message of a permanent error to a file before all processes stop."""
+    """Run the work in one process; if it fails permanently, store the error before all processes are stopped."""
+    scratch, group = Path(settings["scratch"]), importlib.import_module("ray.util").get_current_placement_group()
+    if group is not None:
+        write_atomically(scratch / GROUP_FILE, lambda path: path.write_text(group.id.hex()))
     try:
         os.chdir(settings["folder"])
         importlib.import_module("ray.cloudpickle").loads(settings["work"])()
     except PERMANENT_ERRORS as error:
         text = str(error) or type(error).__name__
-        place = Path(settings["scratch"]) / ERROR_FILE
-        write_atomically(place, lambda path: path.write_text(text, encoding="utf-8"))
+        write_atomically(scratch / ERROR_FILE, lambda path: path.write_text(text, encoding="utf-8"))
         raise

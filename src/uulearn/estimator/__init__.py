@@ -1,11 +1,11 @@
-"""`UUClassifier`, and the steps of a fit.
+"""The `UUClassifier` estimator and the four steps of its `fit` method.
 
-A fit has four steps, which can be called separately (`UUClassifier.plan_sets` runs the first two, and
-`UUClassifier.fit_plan` runs the last two):
+`UUClassifier.fit` runs four steps. They can also be run separately: `UUClassifier.plan_sets` runs the first two steps,
+and `UUClassifier.fit_plan` runs the last two.
 
 1. `check_parameters` and `uulearn.data.inputs` check the parameters and read the data (`FitData`);
-2. `make_plan` resolves "auto" and chooses the folds or held-out rows and the `Learner` (`FitPlan`);
-3. `run_plan` trains, calibrates and evaluates (`FitResult`);
+2. `make_plan` resolves "auto" parameters, chooses folds or held-out rows, and creates the `Learner` (`FitPlan`);
+3. `run_plan` trains, calibrates and evaluates the model (`FitResult`);
 4. `UUClassifier.set_fitted` sets the fitted attributes from the result.
 """
 

@@ -1,4 +1,4 @@
-"""`UUClassifier`, the scikit-learn estimator."""
+"""The scikit-learn estimator `UUClassifier`."""
 
 import copy
 import dataclasses
@@ -32,21 +32,21 @@ from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 class UUClassifier(TrainedClassifier):
     """Binary classifier trained from two unlabeled sets.
 
-    The rows have no labels; only the class priors are known, θ in set 0 and θ′ in set 1. `fit` takes the rows and the
-    set of each row; `predict` returns 1 for positive and 0 for negative rows. `score` estimates the accuracy from two
-    unlabeled sets, so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
+    The rows have no labels; only the class priors of the two sets are known. `fit` takes the rows and the set (0 or 1)
+    of each row. `predict` returns 1 for the positive and 0 for the negative class. `score` estimates the accuracy from
+    two unlabeled sets, so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
 
-    Unlabeled rows cannot show which set has the higher prior: if the priors are in the wrong order, the classifier
-    predicts the opposite class. Pass a few labeled rows as ``test_data`` to check the order of the priors.
+    Unlabeled data cannot show which set has the higher prior. If the priors are in the wrong order, the classifier
+    predicts the opposite classes. Pass a few labeled rows as ``test_data`` to check the order of the priors.
 
     Parameters
     ----------
     set_priors : (θ, θ′), or None
-        Class prior (fraction of positives) of set 0 and of set 1; any order, but different. If you only know that
-        set 0 has the higher prior, pass None with ``method="biased"``: the classifier then only ranks rows, until you
-        add the priors with `with_priors`.
+        Class priors (fractions of positives) of set 0 and set 1. The priors must differ; either one can be higher. If
+        you only know that set 0 has the higher prior, pass None with ``method="biased"``; the classifier can then only
+        rank rows until you add the priors with `with_priors`.
     target_prior : float
-        π, the class prior of the population that the classifier is used on.
+        Class prior π of the population on which the classifier will be used.
     method : str or pair
         ``"biased"``, ``"unbiased"``, ``"abs"``, ``"relu"``, ``"leaky_relu"``, or a pair of correction functions; see
         `UURisk`.
@@ -57,68 +57,69 @@ class UUClassifier(TrainedClassifier):
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
         ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score
-        per row. A class or factory is called with ``model_params`` and, if it has this parameter, ``n_features``
-        (tables) or ``shape`` (images); an instance is copied. A `uulearn.estimator.Learner` trains models other than
-        networks; it ignores ``loss``, ``epochs`` and the other parameters of network training.
+        per row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape``
+        (images) if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other
+        kinds of models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
     model_params : dict, optional
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
     epochs : int
         Maximum number of epochs.
     batch_size : int
-        Number of rows per batch, both sets together. Use large batches: the corrections act on the risk terms of a
-        batch, and in small batches noise alone can make these terms negative.
+        Number of rows per batch, counting both sets. Use large batches: the corrections apply to the risk terms of a
+        batch, and in a small batch these terms can be negative because of noise alone.
     lr : float or "auto"
         Learning rate; "auto" is 0.01 for ``"linear"`` and 0.001 for other models.
     l2 : float or "auto"
-        L2 regularization, l2·‖W‖² on kernels only; "auto" is 0.005 for ``"mlp"`` with the sigmoid loss, otherwise 0.
+        Strength of the L2 penalty on weights (not biases); "auto" is 0.005 for ``"mlp"`` with sigmoid loss, otherwise
+        0.
     n_estimators : int or "auto"
-        Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds, and
-        each model is trained on the other folds and validated on its own fold. "auto" is 5 for ``"linear"``, ``"mlp"``
-        and learners. It is 1 for other models, which train slowly, and if ``validation_fraction`` or
-        ``validation_data`` is given or a set has fewer than ten rows or few unique rows.
+        Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds; each
+        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"`` and learners,
+        and 1 for slower models. It is also 1 if ``validation_fraction`` or ``validation_data`` is given, or if a set
+        has fewer than ten rows or few unique rows.
     validation_fraction : float or "auto"
-        Fraction of each set that is held out at random for early stopping and calibration of a single model, without
-        labels; all copies of a row are on the same side. With 0, all rows are used for training. Ignored if
-        ``validation_data`` is passed to `fit`. "auto" is 0.1 if the smaller set has at least 5,000 rows or another
-        parameter needs held-out rows, otherwise 0.
+        Fraction of each set held out at random for early stopping and calibration of a single model. Duplicate rows are
+        either all held out or all used for training. If 0, no rows are held out. Ignored if ``validation_data`` is
+        passed to `fit`. "auto" is 0.1 if the smaller set has at least 5,000 rows or another parameter needs held-out
+        rows, otherwise 0.
     early_stopping : bool or "auto"
-        True uses the weights of the epoch with the lowest error estimated on the held-out rows of both sets, and stops
-        after ``patience`` epochs without improvement. False uses the last epoch. "auto" is True if rows are held out.
+        If True, training stops after ``patience`` epochs without improvement, and the epoch with the lowest estimated
+        error on held-out rows is used. If False, the last epoch is used. "auto" is True if rows are held out.
     patience : int, None or "auto"
-        Number of epochs without improvement after which training stops; with None, training does not stop early.
-        "auto" is 20, or more if 20 epochs have fewer than 400 steps, and None without early stopping.
+        Number of epochs without improvement after which training stops. If None, training does not stop early. "auto"
+        is 20, or more if 20 epochs have fewer than 400 steps; without early stopping, it is None.
     self_training_rounds : int
-        Maximum number of self-training rounds, which require several models: out-of-fold predictions relabel the rows
-        into two purer sets, and the models are trained on these sets. The number of rounds used, which may be 0, is
-        chosen without labels. Self-training adds the time of up to 2·``self_training_rounds`` + 1 more trainings.
+        Maximum number of self-training rounds; requires an ensemble. Each round splits the rows into two purer sets by
+        their out-of-fold predictions, and trains the models on these sets. The number of rounds used can be 0 and is
+        chosen without labels. Self-training adds the cost of up to 2·``self_training_rounds`` + 1 more fits.
     calibrated : bool or "auto"
         Whether to calibrate scores to log-odds on held-out rows, without labels (see `calibrate`). Probabilities are
         then valid for any loss and method. "auto" calibrates if rows are held out and the priors are known.
     device : str
-        ``"auto"`` is the first CUDA device, or the CPU if there is none.
+        Device used for training; ``"auto"`` selects the first CUDA device, or the CPU if there is none.
     training : TrainingOptions, optional
         Optimizer, scheduler, precision, checkpoints and other rarely changed options; see
         `uulearn.training.TrainingOptions`. Change a single option with ``set_params(training__ema=None)``.
     progress : bool
-        Whether to show a progress bar on a terminal if training takes long.
+        Whether to show a progress bar in the terminal during long training.
     random_state : int, RandomState or None
-        Seed of initial weights, shuffling, dropout and augmentation.
+        Seed for the initial weights, shuffling, dropout and augmentation.
 
     Attributes
     ----------
     history_ : `uulearn.training.History`
-        One record per epoch (signed risk terms, risks, learning rate, time), and the reason why training stopped. With
-        several models, the records are means, and ``history_.models`` contains the history of each model.
+        One record per epoch (signed risk terms, risks, learning rate, time), and the reason why training stopped. For
+        an ensemble, each record is the mean over its models; ``history_.models`` contains the history of each model.
     model_ : nn.Module
-        The trained module, or the model trained by another learner.
+        The trained module, or the model trained by a custom learner.
     classes_ : array([0, 1])
     n_features_in_, feature_names_in_, row_shape_
         Number and names of the columns, and shape of one row.
     set_sizes_, held_out_sizes_ : (int, int)
-        Number of training rows and of held-out rows of each set.
+        Number of training rows and number of held-out rows in each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
-        With several models, metrics estimated without labels, where each row is scored by the model that was not
-        trained on it. After self-training, each half of the rows is scored by an ensemble trained on the other half.
+        Metrics of an ensemble, estimated without labels; each row is scored by the model that was not trained on it.
+        After self-training, each half of the rows is scored by an ensemble trained on the other half.
     out_of_fold_scores_ : array of shape (n,) or None
         With several models, the decision values of all training rows (set 0 first), each computed by the model that
         was not trained on the row. They are not saved with the classifier.
@@ -126,13 +127,13 @@ class UUClassifier(TrainedClassifier):
         Adjusts estimates from ``out_of_fold_scores_``, which measure single models, to the ensemble. It is applied
         in ``out_of_fold_evaluation_`` and not saved.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
-        The sets and the gain of each round of self-training, and whether the round improved the classifier.
+        The new sets and the accuracy gain of each self-training round, and whether it improved the classifier.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
-        The linear function from the model's scores to log-odds; None if the scores are not calibrated.
+        Linear function that maps the model's scores to log-odds; None if the scores are not calibrated.
     precision_ : str
-        Data type used in matrix products, ``"bfloat16"`` or ``"float32"``.
+        Data type of matrix products, ``"bfloat16"`` or ``"float32"``.
     resolved_params_ : dict
-        Values of the parameters that were "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
+        Resolved values of the parameters set to "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
     seed_ : int
     trained_, learner_
         The `uulearn.estimator.learners.TrainedModel` that scores rows, and the learner that trained it.
@@ -198,7 +199,7 @@ class UUClassifier(TrainedClassifier):
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; ``deep`` adds the training options, such as ``training__ema``."""
+        """Return a dict of all parameters; ``deep=True`` adds training options such as ``training__ema``."""
         found: dict[str, Any] = super().get_params(deep)
         if deep and (self.training is None or isinstance(self.training, TrainingOptions)):
             options = self.training or TrainingOptions()
@@ -206,12 +207,12 @@ class UUClassifier(TrainedClassifier):
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; ``training__ema=None`` replaces one of the training options."""
+        """Set parameters by name; ``training__ema=None``, for example, changes a single training option."""
         own = {name: value for name, value in params.items() if not name.startswith(TRAINING_PREFIX)}
         options = {name.removeprefix(TRAINING_PREFIX): params[name] for name in params.keys() - own.keys()}
         known = sorted(name.removeprefix(TRAINING_PREFIX) for name in TRAINING_NAMES)
         if unknown := sorted(options.keys() - set(known)):
-            raise ValueError(f"Invalid parameter {unknown[0]!r} for training; TrainingOptions has {', '.join(known)}.")
+            raise ValueError(f"Invalid parameter {unknown[0]!r} for training; valid names: {', '.join(known)}.")
         super().set_params(**own)
         if options and not isinstance(self.training, TrainingOptions | None):
             raise TypeError(f"training must be TrainingOptions or None, got {self.training!r}.")
@@ -228,7 +229,7 @@ class UUClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on rows of both sets.
+        """Train the classifier on rows from both sets.
 
         Parameters
         ----------
@@ -242,7 +243,7 @@ class UUClassifier(TrainedClassifier):
             Labeled rows (1 positive, 0 negative), used only to warn about swapped priors and to record the accuracy
             every epoch; the history records that labels were used.
         callback : callable, optional
-            Called with the record and the model after every epoch; return True to stop.
+            Function called after every epoch with its record and the model; it returns True to stop training.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
@@ -258,10 +259,10 @@ class UUClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on set 0 and set 1, passed separately and never concatenated. See `fit` for the other parameters.
+        """Train on two sets that are passed separately and never concatenated. See `fit` for the other parameters.
 
         Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
-        A single model is then trained, and the held-out rows of each set are loaded into memory for validation.
+        For streamed sets, a single model is trained, and the held-out rows of each set are loaded into memory.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         any_shape = takes_any_shape(self.model)
@@ -272,7 +273,7 @@ class UUClassifier(TrainedClassifier):
         return self.fit_plan(plan)
 
     def plan_sets(self, X0: Any, X1: Any) -> FitPlan:
-        """Return the plan of `fit_sets`: resolved parameters, folds or held-out rows, and the learner."""
+        """Return the plan that `fit_sets` runs: resolved parameters, folds or held-out rows, and the learner."""
         any_shape = takes_any_shape(self.model)
         return self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape))
 
@@ -341,8 +342,8 @@ class UUClassifier(TrainedClassifier):
     def load(cls, path: str | Path, **replaced: Any) -> Self:
         """Read a directory written by `save`; no code from the directory is executed.
 
-        Your own code (a module or its class, a loss function, …) is not stored. Pass it again under the parameter's
-        name, for example ``UUClassifier.load("model", model=MyNet)`` or ``training__augment=None``.
+        Custom code, such as a module class or a loss function, is not stored. Pass it again as a keyword argument, for
+        example ``UUClassifier.load("model", model=MyNet)`` or ``training__augment=None``.
         """
         return persistence.load(cls, Path(path), replaced)
 

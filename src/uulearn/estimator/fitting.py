@@ -49,35 +49,35 @@ class FitResult:
     history: History
     columns: Columns
     set_sizes: tuple[int, int]
-    """Number of training rows of each set."""
+    """Number of training rows in each set."""
     held_out_sizes: tuple[int, int]
-    """Number of validation rows of each set; all rows for an ensemble."""
+    """Number of validation rows in each set; for an ensemble, the number of all rows."""
     seed: int
     resolved: dict[str, Any]
-    """Values of the parameters that were "auto"."""
+    """Resolved values of the parameters set to "auto"."""
     scaling: PlattScaling | None = None
-    """The linear function from scores to log-odds; None if the model is not calibrated."""
+    """Linear function that maps scores to log-odds; None if the model is not calibrated."""
     out_of_fold_evaluation: Evaluation | None = None
     self_training: tuple[Round, ...] | None = None
     error: BaseException | None = None
-    """The error that ended the fit early with a usable model; it is raised after the fitted attributes are set."""
+    """Error that ended training early although the model is usable; raised after the fitted attributes are set."""
     decisions: NDArray[np.float32] | None = None
-    """Out-of-fold decision values of all rows, those of set 0 first; None for a single model.
+    """Out-of-fold decision values of all rows (set 0 first); None for a single model.
 
-    A row takes part neither in training its model nor in choosing the epoch or the calibration of its value.
+    The value of a row depends on a model, an epoch and a calibration that were all obtained without this row.
     """
     correction: OutOfFoldCorrection | None = None
     """Corrects estimates from out-of-fold scores; None if the scores are not calibrated."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
-    """Train, calibrate and evaluate.
+    """Train, calibrate and evaluate the model of a plan.
 
     Parameters
     ----------
     plan : FitPlan
     first : OutOfFold, optional
-        Already trained models of all folds, for example from a search; they are not trained again.
+        Models of all folds that were already trained, for example by a search; they are not trained again.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def _compare_with_ensemble(
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """Return the models of the best self-training round, out-of-sample scores of all rows, and all rounds."""
+    """Return the models of the best self-training round, the out-of-sample scores of all rows, and all rounds."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 
@@ -244,10 +244,10 @@ def warn_if_one_sided(
     log_odds: bool,
     stacklevel: int = 2,
 ) -> None:
-    """Warn if all rows get the same prediction although the priors imply at least a tenth of each class.
+    """Warn if all rows get the same prediction although, by the priors, each class has at least 10% of the rows.
 
-    Log-odds are shifted from the target prior to the class prior of the training rows. Other decision values are
-    checked only if the target prior is within `MODERATE_PRIOR`.
+    Log-odds are shifted from the target prior to the class prior of the training rows. Decision values that are not
+    log-odds are checked only if the target prior is within `MODERATE_PRIOR`.
     """
     prior = (sizes[0] * set_priors[0] + sizes[1] * set_priors[1]) / sum(sizes)
     low, high = MODERATE_PRIOR
@@ -276,6 +276,6 @@ def warn_if_suspicious(
         "clf.predict(X)); otherwise, the priors may be swapped."
         if accuracy < 0.5
         else "significantly above 1: the sets differ in more than their class prior (look for a leaking column), "
-        f"set_priors={tuple(set_priors)} are closer than the true priors, or the rows were used for training."
+        f"set_priors={tuple(set_priors)} are closer together than the true priors, or the rows were used for training."
     )
     warnings.warn(f"the estimated accuracy is {accuracy:.3f}, {explanation}", SuspiciousScoreWarning, stacklevel=3)

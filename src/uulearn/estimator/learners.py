@@ -1,4 +1,4 @@
-"""Learners: each trains one kind of model; folds, ensembles, calibration and evaluation are shared.
+"""Learners for different kinds of models; all of them share folds, ensembles, calibration and evaluation.
 
 A `Learner` trains a model on two sets and returns a `TrainedModel`. `NetworkLearner` trains a torch module with
 `uulearn.training.Trainer`, including early stopping, checkpoints and batched training. Other learners, such as
@@ -45,7 +45,7 @@ Priors = tuple[float, float]
 
 @dataclass(frozen=True)
 class ModelState:
-    """The stored form of a trained model: tensors, and a ``config`` that contains only JSON values."""
+    """Serialized form of a trained model: tensors, and a ``config`` that contains only JSON values."""
 
     tensors: dict[str, Tensor]
     config: dict[str, Any]
@@ -55,7 +55,7 @@ class TrainedModel(abc.ABC):
     """A trained model, or several models combined into one."""
 
     precision: str = "float32"
-    """Floating-point type of the matrix products that compute scores."""
+    """Floating-point type of the matrix products used to compute scores."""
 
     @abc.abstractmethod
     def score(self, rows: Rows) -> Tensor:
@@ -63,16 +63,16 @@ class TrainedModel(abc.ABC):
 
     @property
     def n_models(self) -> int | None:
-        """The number of models of an ensemble, or None for a single model."""
+        """Number of models in an ensemble, or None for a single model."""
         return None
 
     def submodel(self, number: int) -> TrainedModel:
-        """Return one model of an ensemble, including its scale."""
+        """Return one model of an ensemble; its scores are still divided by its scale."""
         raise NotImplementedError(f"{type(self).__name__} is a single model.")
 
     def state(self) -> ModelState:
         """Return the data from which `Learner.restore` recreates the model; required for saving the model."""
-        raise NotImplementedError(f"{type(self).__name__} has no state(), so the classifier cannot be saved.")
+        raise NotImplementedError(f"{type(self).__name__} has no state(); implement it to save the classifier.")
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class ModelTask:
     folds: Folds | None = None
     """The fold of every row of set 0 and of set 1."""
     test: tuple[Rows, Tensor] | None = None
-    """Labeled rows; their accuracy is recorded every epoch. A learner may ignore them."""
+    """Labeled rows on which the accuracy is measured every epoch; a learner may ignore them."""
     callback: Callback | None = None
-    """Called after every epoch by learners that have epochs."""
+    """Function called after every epoch by learners that train in epochs."""
     fit_seed: int | None = None
-    """The seed of the fit, if ``seed`` is derived from it."""
+    """The seed of the whole fit if ``seed`` is derived from it, otherwise None."""
 
     def in_folds(self) -> tuple[TwoSets, Folds]:
         """Return the rows and their folds; the task must have folds (streamed sets have none)."""
@@ -123,21 +123,21 @@ class ModelFit:
     model: TrainedModel
     history: History
     error: BaseException | None = None
-    """Why training ended early although the model is usable, such as an interrupt."""
+    """Error that ended training early although the model is usable, such as an interrupt."""
     held_out_scores: tuple[Tensor, Tensor] | None = None
-    """Scores of the validation rows of set 0 and set 1, each at an epoch that other rows chose."""
+    """Scores of the validation rows of set 0 and set 1, each from an epoch chosen on other rows."""
 
 
 @dataclass(frozen=True)
 class FoldScores:
-    """The model of one fold, and scores of the fold's rows of set 0 and set 1, at epochs that other rows chose."""
+    """The model of one fold, and the scores of the fold's rows (set 0 and set 1) from epochs chosen on other rows."""
 
     model: TrainedModel
     history: History
     scores: tuple[Tensor, Tensor]
 
     def check_finite(self) -> FoldScores:
-        """Return the fit, or raise an error that batched training does not raise because the other runs continue."""
+        """Return the fit, or raise an error if it diverged; batched training itself continues with the other runs."""
         reason = self.history.stop_reason
         if reason is not None and "not finite" in reason:
             raise NonFiniteRiskError(f"{reason}; lower lr, or scale the columns.")
@@ -172,10 +172,10 @@ class Learner(abc.ABC):
         """Train one model."""
 
     def check(self, sample: Tensor, seed: int) -> None:  # noqa: B027
-        """Raise an error before training starts if the learner does not support rows like the sample."""
+        """Raise an error before training starts if the learner does not support rows such as these samples."""
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
-        """Train one model per fold, for all folds or the given ones, and score the rows of each fold."""
+        """Train one model per fold (all folds, or only the chosen ones) and score the rows of each fold."""
         found = []
         for fold in range(count_folds(task.in_folds()[1])) if chosen is None else chosen:
             own = task.of_fold(fold)
@@ -217,7 +217,7 @@ class MeanModel(TrainedModel):
         return torch.stack([m.score(rows) / s for m, s in zip(self.models, self.scales, strict=True)]).mean(0)
 
     def state(self) -> ModelState:
-        """Return the tensors of all models, with numbered names, and the configurations."""
+        """Return the tensors of all models, with numbered names, and the configuration of each model."""
         states = [model.state() for model in self.models]
         numbered = {
             f"{number}.{name}": tensor for number, state in enumerate(states) for name, tensor in state.tensors.items()
@@ -227,12 +227,12 @@ class MeanModel(TrainedModel):
 
 
 def restore_model(learner: Learner, state: ModelState, row_shape: tuple[int, ...]) -> TrainedModel:
-    """Return the stored model; the models of a `MeanModel` are restored one by one."""
+    """Restore a stored model; the models of a `MeanModel` are restored one by one."""
     if "models" not in state.config:
         return learner.restore(state, row_shape)
     configs, scales, models = state.config["models"], [float(scale) for scale in state.config["scales"]], []
     if not configs or len(configs) != len(scales) or not all(0 < scale < math.inf for scale in scales):
-        raise ModelFormatError(f"{len(configs)} models need one positive scale each, got {scales}; save it again.")
+        raise ModelFormatError(f"{len(configs)} models need one positive scale each, got {scales}; save them again.")
     for number, config in enumerate(configs):
         own = {name: tensor for name, tensor in state.tensors.items() if name.startswith(f"{number}.")}
         own = {name.partition(".")[2]: tensor for name, tensor in own.items()}
@@ -247,7 +247,7 @@ class OutOfFold:
     models: list[TrainedModel]
     histories: list[History]
     scales: list[float]
-    """Mean magnitude of the scores of each model on its fold."""
+    """Mean absolute score of each model on its own fold."""
     scores: tuple[Tensor, Tensor]
     """Scores of set 0 and of set 1, divided by the scale of the model."""
 
@@ -257,7 +257,7 @@ class OutOfFold:
 
 
 def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
-    """Merge the models of all folds, sorted by fold; the scores are returned in the order of the rows."""
+    """Merge the models of all folds in the order of the folds, and their scores in the order of the rows."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
     for fold, part in enumerate(parts):
         scale = float(torch.cat(part.check_finite().scores).abs().mean()) or 1.0
@@ -274,7 +274,7 @@ def make_learner(parameters: ResolvedParameters) -> Learner:
 
 @dataclass(frozen=True)
 class NetworkModel(TrainedModel):
-    """A trained torch module, with the conversion of rows to its input."""
+    """A trained torch module and the settings for converting rows to its input."""
 
     module: nn.Module
     precision: str
@@ -291,7 +291,7 @@ class NetworkModel(TrainedModel):
 
     @property
     def n_models(self) -> int | None:
-        """The number of modules of an `uulearn.models.Ensemble`, or None for any other module."""
+        """Number of modules in a `uulearn.models.Ensemble`, or None for any other module."""
         return len(self.module.models) if isinstance(self.module, Ensemble) else None
 
     def submodel(self, number: int) -> NetworkModel:
@@ -301,11 +301,11 @@ class NetworkModel(TrainedModel):
         return dataclasses.replace(self, module=alone.to(self.module.scales.device).eval())
 
     def state(self) -> ModelState:
-        """Return the weights, and the number of models of an ensemble."""
+        """Return the weights and, for an ensemble, the number of models."""
         tensors = self.module.state_dict()
         for name, value in tensors.items():
             if not isinstance(value, Tensor):
-                raise ValueError(f"the state {name!r} is not a tensor; register it as a buffer of the model.")
+                raise ValueError(f"the state entry {name!r} is not a tensor; register it as a buffer of the model.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
             {"n_models": self.n_models, "precision": self.precision},
@@ -415,7 +415,7 @@ class NetworkLearner(Learner):
     def train_variants(
         self, task: ModelTask, variants: Sequence[Variant], chosen: Sequence[int]
     ) -> list[list[FoldScores]]:
-        """Train several variants of a network together (see `can_be_batched`); return the fold models of each."""
+        """Train variants of a network together (see `can_be_batched`); return the fold models of each variant."""
         assert isinstance(self.model, str)
         options = self.run_options(task.seed, task.path, task.fit_seed)
         found = fit_folds_batched(
@@ -434,12 +434,12 @@ class NetworkLearner(Learner):
         n_models, weights = state.config["n_models"], state.tensors
         precision = str(state.config["precision"])
         if precision not in ("float32", "bfloat16") or n_models != (len(weights.get("scales", ())) or None):
-            raise ModelFormatError(f"the description of the model is not valid: {state.config}; save it again.")
+            raise ModelFormatError(f"the description of the model is not valid: {state.config}; save the model again.")
         named = isinstance(self.model, str)
         layers = (n_models or 1) * (1 + len((self.model_params or {}).get("hidden", ())))
         if named and layers > len(weights):
             raise ModelFormatError(
-                f"expected a model with {layers:,} layers, found {len(weights):,} weights; save it again."
+                f"expected a model with {layers:,} layers, found {len(weights):,} weights; save the model again."
             )
         with torch.device("meta" if named else "cpu"):
             module = build_model(self.model, row_shape, self.model_params)

@@ -1,8 +1,8 @@
 """Model directories on disk: files that are written atomically and verified when they are read.
 
-``model.json`` is the manifest. It lists every other file with its size and SHA-256. The names of the other files
-contain a part of their hash, so the directory is always complete while a model is replaced: the new files are written
-first, then the manifest in one step, and then the old files are removed. A new directory is written under a hidden
+``model.json`` is the manifest. The manifest lists every other file with its size and SHA-256 hash. Other file names
+contain part of the file's hash, so new and old files never overwrite each other. To replace a model, uulearn writes the
+new files, replaces the manifest atomically, and then removes the old files. A new directory is written under a hidden
 temporary name in the same parent directory and renamed when it is complete.
 """
 
@@ -35,13 +35,13 @@ DOCUMENTS = ("README.md", "config.toml", "report.html")
 MAX_MANIFEST_BYTES = 16 * 2**20
 
 Contents = Mapping[str, tuple[str, bytes]]
-"""Maps a stem, such as "weights", to the suffix and the content of a file."""
+"""Maps the stem of a file name, such as "weights", to the suffix and content of the file."""
 
 
 def write_directory(
     folder: Path, about: Mapping[str, Any], contents: Contents, documents: Mapping[str, bytes] | None = None
 ) -> None:
-    """Write the files and a manifest with the entries ``about``; an existing model in the folder is replaced.
+    """Write the files and a manifest with the entries ``about``; replace an existing model in the folder.
 
     If an error occurs, the old model is not changed. ``documents`` are human-readable files that uulearn never reads.
     """
@@ -162,7 +162,7 @@ def read_file(folder: Path, entry: Mapping[str, Any]) -> bytes:
         raise ModelFormatError(f"{folder / MANIFEST} lists the unexpected file {name!r}; save the model again.")
     path = folder / name
     if path.is_symlink() or not path.is_file():
-        raise ModelFormatError(f"{path} is missing or a link; save the model again.")
+        raise ModelFormatError(f"{path} is missing or is a link; save the model again.")
     size, problem = path.stat().st_size, None
     content = path.read_bytes() if size == entry["bytes"] else b""
     if size != entry["bytes"]:

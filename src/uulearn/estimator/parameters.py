@@ -27,7 +27,7 @@ TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fiel
 
 
 class Rule(NamedTuple):
-    """A check of a value, a description of the allowed values, and an example of an invalid value."""
+    """A function that checks a value, a description of the allowed values, and an example of an invalid value."""
 
     allows: Callable[[Any], bool]
     description: str
@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 
 
 def is_auto(value: Any) -> bool:
-    """Return whether a parameter is ``"auto"``; the type is compared first, because values may be arrays."""
+    """Return whether a parameter is ``"auto"``; the type is checked first, because values may be arrays."""
     return isinstance(value, str) and value == AUTO
 
 
@@ -74,7 +74,7 @@ RULES: dict[str, Rule] = {
     ),
     "model_params": Rule(_is_mapping, "None or a dict of arguments for the model", "wide"),
     "epochs": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
-    "batch_size": Rule(lambda v: _is_integer(v) and v >= 2, "an integer of at least 2, rows of both sets together", 1),
+    "batch_size": Rule(lambda v: _is_integer(v) and v >= 2, "an integer of at least 2 (rows of both sets)", 1),
     "lr": Rule(_or_auto(lambda v: _is_finite(v) and v > 0), "'auto' or a number above 0", 0.0),
     "l2": Rule(_or_auto(lambda v: _is_finite(v) and v >= 0), "'auto' or a number of at least 0", -1.0),
     "n_estimators": Rule(_or_auto(lambda v: _is_integer(v) and v >= 1), "'auto' or an integer of at least 1", 0),
@@ -148,7 +148,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     if priors is None and method != "biased":
         raise ValueError(
             f"set_priors=None requires method='biased', got method={method!r}; without class priors, a model can only "
-            "separate the sets, which ranks the rows."
+            "rank the rows."
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
@@ -161,4 +161,4 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
         )
     if not risk.loss.trainable:
         trainable = ", ".join(repr(name) for name, known in LOSSES.items() if known.trainable)
-        raise ValueError(f"loss={loss!r} has no gradient and is for evaluation only; train with one of {trainable}.")
+        raise ValueError(f"loss={loss!r} has no gradient and cannot be used for training; use one of {trainable}.")

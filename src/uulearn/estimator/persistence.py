@@ -1,8 +1,8 @@
 """Save a classifier as a model directory of safetensors and JSON files, and load it without executing code.
 
-The manifest contains the parameters, the fitted attributes, and the kind of the learner with the JSON part of its
-`uulearn.estimator.learners.ModelState`; ``weights`` contains the tensors. To load a model of your own learner, call
-``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
+The manifest contains the parameters, the fitted attributes, the kind of the learner, and the JSON part of its
+`uulearn.estimator.learners.ModelState`. The file ``weights`` contains the tensors. To load a model of your own learner,
+call ``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         tensors = load_tensors(read_file(folder, files["weights"]))
         history = History.from_dict(json.loads(read_file(folder, files["history"])))
         if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
-            raise ValueError("its history is not a list of epochs")
+            raise ValueError("the history is not a list of epochs")
         return cls(**parameters).set_fitted(_read_result(parameters, manifest, tensors, history))
     except ModelFormatError:
         raise
@@ -131,7 +131,7 @@ def _read_result(
     resolved = fitted["resolved_params"]
     readable = isinstance(resolved, dict) and resolved.keys() <= set(AUTO_PARAMETERS)
     if not readable or any(map(is_auto, resolved.values())):
-        raise ValueError(f"its resolved parameters are not readable: {resolved}")
+        raise ValueError(f"the resolved parameters are not readable: {resolved}")
     for used in (parameters, parameters | resolved):
         check_parameters(used)
     sizes = [read_value(tuple[int, int], fitted[name], name) for name in ("set_sizes", "held_out_sizes")]
@@ -142,7 +142,7 @@ def _read_result(
         raise ValueError(f"it has {row_shape} features, but its feature names do not fit")
     scaling = read_value(PlattScaling | None, fitted["scaling"], "scaling")
     if scaling and not 0 < scaling.prior < 1:
-        raise ValueError(f"the prior of its calibration must be between 0 and 1, got {scaling.prior}")
+        raise ValueError(f"the calibration prior must be between 0 and 1, got {scaling.prior}")
     return FitResult(
         learner,
         restore_model(learner, ModelState(tensors, manifest["learner"]["config"]), row_shape),
@@ -159,7 +159,7 @@ def _read_result(
 
 
 def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -> Learner:
-    """Return the learner of this kind: the network, or the learner passed as ``model``."""
+    """Return the learner of this kind: a `NetworkLearner`, or the learner passed as ``model``."""
     if isinstance(parameters["model"], Learner):
         learner: Learner = parameters["model"]
     else:
@@ -197,7 +197,7 @@ def _read_parameters(
 
 
 def _decode(value: Any, missing: list[str]) -> Any:
-    """Decode a parameter stored by `_encode`; add the name of code, which is not stored, to ``missing``."""
+    """Decode a parameter stored by `_encode`; if its value is code, add its name to ``missing``."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()

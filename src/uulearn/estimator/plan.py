@@ -1,7 +1,7 @@
 """The plan of a fit: training rows, validation rows, folds and learner.
 
-A plan is made after all inputs are read and before training starts. The data and the model are checked at this point,
-and problems raise an error or a warning.
+A plan is made after all inputs are read and before training starts. Making a plan also checks the data and the model,
+and raises an error or a warning if there is a problem.
 """
 
 import functools
@@ -35,16 +35,16 @@ from uulearn.training.workers import Workers
 
 @dataclass(frozen=True)
 class FitPlan:
-    """Everything that a fit depends on. The same plan gives the same result."""
+    """All inputs of a fit. Running the same plan again gives the same result."""
 
     parameters: ResolvedParameters
     resolved: dict[str, Any]
-    """Values of the parameters that were "auto"."""
+    """Resolved values of the parameters set to "auto"."""
     learner: Learner
     data: TwoSets | StreamedSets
     """The rows to train on."""
     validation: TwoSets | None
-    """Held-out rows of a single model."""
+    """Held-out rows for the validation of a single model."""
     folds: Folds | None
     """The fold of every row of each set; None for a single model."""
     seed: int
@@ -52,7 +52,7 @@ class FitPlan:
     test: tuple[Rows, Tensor] | None = None
     callback: Callback | None = None
     workers: Workers | None = None
-    """The processes that train together."""
+    """The processes that train the model together."""
 
 
 def takes_any_shape(model: Any) -> bool:
@@ -68,7 +68,7 @@ def read_streams(
     validation_data: Any = None,
     test_data: Any = None,
 ) -> FitData:
-    """Return both sets as streams; without ``validation_data``, rows are held out and loaded into memory."""
+    """Return both sets as streams; if there is no ``validation_data``, hold out rows and load them into memory."""
     streams = inputs.check_streams(X0, X1)
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
@@ -152,7 +152,7 @@ def _is_seed(random_state: Any) -> bool:
 
 
 def _check_consistency(parameters: Mapping[str, Any], *, has_validation_data: bool) -> None:
-    """Raise a ValueError if parameters contradict each other; "auto" is consistent with all values."""
+    """Raise a ValueError if parameters contradict each other; "auto" never causes a contradiction."""
     n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
     single = n_estimators == 1 or is_auto(n_estimators)
     calibrated = not is_auto(parameters["calibrated"]) and parameters["calibrated"]

@@ -1,7 +1,7 @@
-"""Values of ``"auto"`` parameters, derived from the model, the number of rows and each other.
+"""Resolve ``"auto"`` parameters from the model, the number of rows and the other parameters.
 
-The numbers are in `uulearn.defaults`; ``docs/defaults.md`` describes how each was chosen. `uulearn.UUClassifier` and
-``uulearn fit`` both resolve their parameters here.
+The default values are in `uulearn.defaults`; ``docs/defaults.md`` describes how they were chosen.
+`uulearn.UUClassifier` and ``uulearn fit`` both resolve their parameters here.
 """
 
 import math
@@ -59,7 +59,7 @@ class ResolvedParameters:
 
     @property
     def training_priors(self) -> tuple[float, float]:
-        """(θ, θ′) of the training risk; `PURE_PRIORS` if the priors are unknown."""
+        """The class priors (θ, θ′) in the training risk; `PURE_PRIORS` if the priors are unknown."""
         return PURE_PRIORS if self.set_priors is None else self.set_priors
 
 
@@ -90,8 +90,8 @@ def resolve_defaults(
     has_validation_data : bool
         Whether held-out rows of both sets are passed to `fit` as ``validation_data``.
     single_model : bool or callable
-        Whether the rows cannot be split into folds or held out: they are streamed, or `has_few_unique_rows`. A callable
-        is called only if a parameter depends on the answer.
+        True if rows cannot be split into folds or held out, because they are streamed or few of them are unique. A
+        function is called only if an "auto" parameter depends on its result.
 
     Examples
     --------
@@ -143,5 +143,5 @@ def resolve_defaults(
 
 
 def _is_named(value: Any, *names: str) -> bool:
-    """Return whether a parameter is one of these names; it may also be an object."""
+    """Return whether a parameter is one of these names; a value that is not a string never matches."""
     return isinstance(value, str) and value in names

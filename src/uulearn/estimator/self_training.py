@@ -1,14 +1,14 @@
-"""Self-training: models relabel the rows into two purer sets, on which new models are trained.
+"""Self-training: split the rows into two purer sets by their predictions, and train new models on these sets.
 
-Every row is scored by the model that was not trained on its fold. The number of rows of each original set that are
-predicted positive gives the true- and false-positive rates without labels, and from these follow the class priors of
-the rows predicted positive and of the rows predicted negative. These pseudo-labeled rows form two new sets whose priors
+Every row is scored by the model that was not trained on its fold. The fraction of each original set that is predicted
+positive determines the true- and false-positive rates without labels. These rates determine the class priors of the
+rows predicted positive and of the rows predicted negative. These pseudo-labeled rows form two new sets whose priors
 differ much more than the original priors. Training on the new sets is called a round.
 
-A round may increase or decrease the accuracy. Out-of-fold scores cannot show which, because the training rows of a
-model were labeled by models trained on its fold. The number of rounds, which may be 0, is therefore chosen on halves of
-the rows: the rounds are run on each half, and the ensemble of every round is evaluated on the other half, with the
-original sets and priors. The chosen number of rounds is then run on all rows.
+A round may increase or decrease the accuracy. Out-of-fold scores cannot show whether a round helps, because the
+pseudo-labels used to train a model come from models that were trained on its fold. The number of rounds, which may be
+0, is therefore chosen on halves of the rows. The rounds are run on each half, and the ensemble of every round is
+evaluated on the other half, with the original sets and priors. The chosen number of rounds is then run on all rows.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ MIN_RATE_GAP = 0.05
 
 
 class Stage(NamedTuple):
-    """One training of an ensemble: the round (0 for the first training) and the half of the rows (None for all)."""
+    """One training of an ensemble: its round (0 for the first training) and half of the rows (None for all rows)."""
 
     number: int
     half: int | None
@@ -68,25 +68,25 @@ class Round:
     set_priors: Priors
     """Estimated class priors of the sets; the mean over both halves if the round was run on halves only."""
     set_sizes: tuple[int, int]
-    """Number of rows of each set; the sum over both halves if the round was run on halves only."""
+    """Number of rows in each set; the sum over both halves if the round was run on halves only."""
     evaluation: Evaluation
     """Accuracy of each half's ensemble on the other half; models trained on all rows are usually more accurate."""
     gain: Estimate | None
     """Accuracy gained over the previous best round, on the same rows; None for the first training."""
     better: bool
-    """Whether the round replaced the previous best round; the last of these rounds is used."""
+    """Whether the round replaced the previous best round; the last round that did so is used."""
 
 
 @dataclass(frozen=True)
 class SelfTraining:
-    """All rounds, and the models of the best one."""
+    """All self-training rounds, and the models of the best round."""
 
     rounds: list[Round]
     best_round: int
     best: OutOfFold
     """Models of the best round, trained on all rows."""
     scores: tuple[Tensor, Tensor]
-    """Scores of the original sets: out-of-fold if no round is used, otherwise from the ensemble of the other half."""
+    """Scores of the original rows: out-of-fold if no round is used, otherwise from the other half's ensemble."""
     stop_reason: str
 
 
@@ -110,11 +110,11 @@ def self_train(
     train : callable
         Trains the models of all folds, given the sets, the fold of each row, the priors and the `Stage`.
     score : callable
-        Returns the scores of rows, shape (n,), computed by the ensemble of the models.
+        Scores rows with the ensemble of the given models; returns an array of shape (n,).
     data, folds
         The original sets as rows of one table (`TwoSets.joined`), and the fold of each row.
     pure : bool
-        Whether to train on pseudo-labeled sets as if all labels were correct, instead of with the estimated priors.
+        Whether to train as if all pseudo-labels were correct, instead of using the estimated priors.
     min_gain : float
         A round replaces the previous best one if its estimated gain exceeds this number of standard errors.
     """
@@ -174,7 +174,7 @@ class _Pool:
 
 
 class _PoolRound(NamedTuple):
-    """One round of a pool, with the out-of-fold scores of its rows."""
+    """The result of one round on a pool, with the out-of-fold scores of its rows."""
 
     labeled: _Relabeled
     fitted: OutOfFold

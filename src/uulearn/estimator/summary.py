@@ -25,13 +25,13 @@ def summarize(classifier: UUClassifier) -> str:
 
 
 def _validation(classifier: UUClassifier) -> list[str]:
-    """Describe how the model was validated, and its accuracy."""
+    """Describe how the model was validated, and give its accuracy."""
     if classifier.out_of_fold_evaluation_ is None:
         held_out = " + ".join(f"{size:,}" for size in classifier.held_out_sizes_ if size)
         return [f"held out of training for validation without labels: {held_out} rows"] if held_out else []
     rounds = classifier.self_training_ or []
     best = max((done.number for done in rounds if done.better), default=0)
-    self_trained = "then self-trained; accuracy of models trained on half of the rows, on the other half,"
+    self_trained = "then self-trained; accuracy of models trained on one half of the rows and evaluated on the other,"
     models, accuracy = classifier.fitted_params()["n_estimators"], classifier.out_of_fold_evaluation_.accuracy
     lines = [
         f"{models} models, each trained without one fold and {self_trained if best else 'evaluated on it; accuracy'} "
@@ -44,7 +44,7 @@ def _validation(classifier: UUClassifier) -> list[str]:
         lines.append(
             f"self-training round {done.number}: sets with class priors {done.set_priors[0]:.1%} and "
             f"{done.set_priors[1]:.1%}; gained {100 * done.gain.value:+.2f} points ({low:+.2f} to {high:+.2f}) over "
-            f"the best round before it, {verdict}"
+            f"the previous best round, {verdict}"
         )
     return lines
 
@@ -52,7 +52,7 @@ def _validation(classifier: UUClassifier) -> list[str]:
 def _training(history: History) -> list[str]:
     """Describe how training ended."""
     if not len(history):
-        return [f"stopped: {history.stop_reason}; no epoch was finished"]
+        return [f"stopped: {history.stop_reason}; no epoch was completed"]
     last = history[-1]
     lines = [
         f"stopped: {history.stop_reason}; last epoch: positive risk term {last['positive']:+.4f}, negative risk term "
@@ -72,8 +72,8 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
     loss = get_loss(classifier.fitted_params()["loss"])
-    how = f"method {method.name}{slope}, loss {loss.name}, products in {classifier.precision_}"
-    higher, check = 0, "the rows cannot show this, so verify it"
+    how = f"method {method.name}{slope}, loss {loss.name}, matrix products in {classifier.precision_}"
+    higher, check = 0, "unlabeled rows cannot confirm this, so verify it"
     sets, target = f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown", []
     if classifier.set_priors is not None:
         theta, theta_prime = classifier.set_priors
@@ -83,6 +83,6 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
         cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
         target = [
             f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
-            f"d = {d:.4g}; to estimate the error, the rows are worth {round(cost.effective_rows):,} labeled rows"
+            f"d = {d:.4g}; for estimating the error, these rows are worth {round(cost.effective_rows):,} labeled rows"
         ]
     return [sets, f"assumed: set {higher} has the higher class prior; {check}", *target, how]

@@ -29,7 +29,7 @@ from uulearn.training import History
 
 
 class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The part of `uulearn.UUClassifier` that uses a trained model."""
+    """Base class of `uulearn.UUClassifier` with the methods that use a trained model."""
 
     set_priors: Sequence[float] | None
     target_prior: float
@@ -68,28 +68,28 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return used
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
-        """Return scores of shape (n,), positive for class 1: log-odds if calibrated, otherwise the model's g(x)."""
+        """Return scores of shape (n,), above 0 for class 1: log-odds if calibrated, otherwise the model output g(x)."""
         check_is_fitted(self, "trained_")
         scores = decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
         bad = ~np.isfinite(scores)
         if bad.any():
             row = int(bad.argmax())
             raise ValueError(
-                f"the score of row {row} of X is {scores[row]:g}, so it has no class; check for values far outside the "
-                "range of the training rows, and scale the columns before fit and predict."
+                f"the score of row {row} of X is {scores[row]:g}, so no class can be predicted; check for values far "
+                "outside the range of the training rows, and scale the columns before fit and predict."
             )
         return scores
 
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return classes of shape (n,): 1 for positive, 0 for negative, at class prior π."""
+        """Return predicted classes of shape (n,), 1 for positive and 0 for negative, at class prior π."""
         self._known_priors()
         return (self.decision_function(X) > 0).astype(np.int64)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
-        If the classifier is calibrated or has a proper loss (``"logistic"`` or ``"squared"``), they estimate P(y | x).
-        For other losses, and for method ``"biased"``, they only rank the rows, with ½ at the threshold of `predict`.
+        The values estimate P(y | x) if the classifier is calibrated or has a proper loss (``"logistic"``,
+        ``"squared"``). For other losses, and for method ``"biased"``, they only rank the rows, with threshold ½.
         """
         positive = self.probabilities_from_scores(self.decision_function(X))
         return np.stack([1 - positive, positive], axis=1)
@@ -104,11 +104,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return get_loss(self.fitted_params()["loss"]).probability(torch.from_numpy(values)).numpy()
 
     def submodel(self, number: int) -> Self:
-        """Return a copy of this classifier that uses only one model of its ensemble, counted from 0."""
+        """Return a copy of this classifier that uses only one model of the ensemble; models are numbered from 0."""
         check_is_fitted(self, "trained_")
         n_models = self.trained_.n_models
         if n_models is None:
-            raise ValueError("this classifier has a single model; train an ensemble with n_estimators=5, for example.")
+            raise ValueError("this classifier has a single model; train an ensemble, for example with n_estimators=5.")
         if not 0 <= number < n_models:
             raise ValueError(f"submodel must be between 0 and {n_models - 1}, got {number}.")
         alone = copy.copy(self)
@@ -159,8 +159,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def with_target_prior(self, target_prior: float) -> Self:
         """Return a copy of this classifier for a population with another class prior, without training again.
 
-        The log-odds are shifted by the change of the prior log-odds. This requires a calibrated classifier or the
-        logistic loss.
+        The predicted log-odds are shifted by the change in the log-odds of the class prior. This requires a calibrated
+        classifier or the logistic loss.
         """
         check_is_fitted(self, "trained_")
         self._known_priors()
@@ -183,7 +183,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def evaluate(self, X: Any, *, sets: Any = None, labels: Any = None) -> Evaluation:
         """Estimate the accuracy, balanced accuracy, AUC and rates, with intervals, on rows not used for training.
 
-        Pass either ``sets``, the set of each row, to estimate all metrics without labels at class prior π, or
+        Pass ``sets``, the set of each row, to estimate all metrics without labels at class prior π. Alternatively, pass
         ``labels`` (1 for positive, 0 for negative); the result then says that labels were used.
         """
         if (sets is None) == (labels is None):

@@ -43,13 +43,15 @@ class TableReader(ExitStack):
     ) -> None:
         super().__init__()
         self.name, self.notes, self.typed = name, notes, typed
+        self.place = name
+        """Name of the file that contains the current frame; it differs from ``name`` if the table is a folder."""
         self.columns: list[str] = list(empty.columns)
         self._frames, self._empty = frames, empty
         self._begun = False
         self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
-        """Yield frames that are indexed by row number; a table without rows yields no frames."""
+        """Yield the rows as frames, with the row number in the file as index; without rows, yield no frames."""
         if self._begun:
             raise TableError(f"{self.name} has already been read; open it again.")
         self._begun = True
@@ -58,12 +60,14 @@ class TableReader(ExitStack):
     def all_rows(self) -> pd.DataFrame:
         """Return all rows as one frame."""
         frames = list(self)
-        return pd.concat(frames) if frames else self._empty
+        return pd.concat(frames, ignore_index=True) if frames else self._empty
 
     def _numbered(self) -> Iterator[pd.DataFrame]:
-        start = 0
+        start, place = 0, self.place
         with self:
             for frame in self._frames:
+                if self.place != place:
+                    start, place = 0, self.place
                 frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
                 yield frame
@@ -143,11 +147,13 @@ def open_folder(folder: Path, chunk_rows: int) -> TableReader:
         for path in files:
             with path.open("rb") as file, ExitStack() as stack, open_parquet(file, str(path), chunk_rows, stack) as own:
                 check_same_columns(path, own.columns, files[0], first.columns)
+                reader.place = str(path)
                 for frame in own._frames:
                     yield frame[first.columns]
 
     notes = [*first.notes, f"{folder} is read as one table of {len(files):,} Parquet files."]
-    return TableReader(str(folder), frames(), first._empty, notes)
+    reader = TableReader(str(folder), frames(), first._empty, notes)
+    return reader
 
 
 def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected: Iterable[str]) -> None:

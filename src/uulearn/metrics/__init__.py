@@ -1,6 +1,6 @@
 """Classification metrics with confidence intervals, estimated from two unlabeled sets without labels.
 
-The inputs are the scores of held-out rows of both sets and the class priors of the sets; estimates on training rows
+The inputs are the scores of held-out rows of both sets, and the class priors of the sets. Estimates on training rows
 would be too optimistic. `evaluate_labeled` computes the same metrics from labels. `uulearn.metrics.calibration`
 converts scores to probabilities.
 """

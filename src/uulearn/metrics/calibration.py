@@ -34,7 +34,7 @@ class PlattScaling:
     prior: float
 
     def log_odds(self, scores: Any, target_prior: float | None = None) -> Floats:
-        """Return the log-odds of the positive class, at another class prior if one is given."""
+        """Return the log-odds of the positive class, at the class prior ``target_prior`` if it is given."""
         log_odds = self.slope * np.asarray(scores, dtype=np.float64) + self.intercept
         return log_odds if target_prior is None else shift_log_odds(log_odds, self.prior, target_prior)
 
@@ -42,14 +42,14 @@ class PlattScaling:
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
     """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
 
-    Let t be the probability of the positive class at the class prior of all rows, π̄, and ρ the fraction of rows in
-    set 0. A row belongs to set 0 with probability ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)), which gives the likelihood
-    of a slope. The intercept of a slope is the one for which the mean of t is π̄: this mean is known, and the likelihood
-    determines it poorly if the priors are close.
+    Let π̄ be the class prior of all rows, t the probability of the positive class at this prior, and ρ the fraction of
+    rows in set 0. A row belongs to set 0 with probability ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)), which determines the
+    likelihood of a slope. For each slope, the intercept is chosen so that the mean of t is π̄. The likelihood alone
+    determines this mean poorly if the priors are close.
 
-    With few rows or close priors many slopes are plausible. The result is the line closest (in log loss) to the mean
-    probability over all of them, so that probabilities are near the class prior if the data cannot calibrate them.
-    A priori, the correlation of t and the class is uniform between 0 (scores say nothing) and 1 (separated classes).
+    With few rows or close priors, many slopes are plausible. The result is the line closest (in log loss) to the mean
+    probability over all plausible slopes, so probabilities are near the class prior if the data cannot calibrate them.
+    The prior of the correlation of t and the class is uniform from 0 (uninformative scores) to 1 (separate classes).
 
     The log-odds refer to the class prior ``target_prior``; see `uulearn.metrics.uu_rates` for the other parameters.
 
@@ -95,12 +95,12 @@ def calibrate_out_of_fold(
     set_priors: Sequence[float],
     target_prior: float,
 ) -> tuple[PlattScaling, NDArray[np.float32]]:
-    """Return the scaling of all rows, and log-odds of all rows that are fit to evaluate a model.
+    """Return the scaling fitted on all rows, and log-odds of all rows that are suitable for evaluating a model.
 
-    Whether the log-odds of a row are positive is decided by a scaling that was fitted on the other folds, so no row
-    takes part in choosing its own threshold. Otherwise they are those of the scaling of all rows; values with the wrong
-    sign become (almost) zero. (Log-odds of a different scaling in every fold would have a lower AUC than the scores.)
-    See `fit_platt_scaling` for the other parameters.
+    The sign of the log-odds of a row is determined by a scaling fitted on the other folds, so no row influences its own
+    threshold. The magnitude comes from the scaling fitted on all rows; log-odds with the wrong sign become (almost)
+    zero. (Log-odds from a different scaling in every fold would have a lower AUC than the scores.) See
+    `fit_platt_scaling` for the other parameters.
     """
     scaling = fit_platt_scaling(scores, sets, set_priors, target_prior)
     log_odds = decision_values(scores, scaling)
@@ -113,7 +113,7 @@ def calibrate_out_of_fold(
 
 
 def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return at most `MAX_POINTS` points, the means of neighboring values, and the rows of each set at each point."""
+    """Return at most `MAX_POINTS` means of neighboring values, and the number of rows of each set at each mean."""
     order = np.argsort(values, kind="stable")
     starts = np.unique(np.linspace(0, len(values), min(MAX_POINTS, len(values)), endpoint=False).astype(np.int64))
     counts = np.stack([np.add.reduceat(sets[order] == which, starts, dtype=np.float64) for which in (0, 1)])
@@ -121,7 +121,7 @@ def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
 
 
 def _intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
-    """Return for each row of log-odds the constant that gives its probabilities this weighted mean, by bisection."""
+    """Return the constant to add to each row of log-odds so that its probabilities have the given weighted mean."""
     low, high = logit(mean) - rising.max(axis=1), logit(mean) - rising.min(axis=1)
     for _ in range(50):
         middle = (low + high) / 2
@@ -131,7 +131,7 @@ def _intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
 
 
 def _nearest_line(points: Floats, weights: Floats, probabilities: Floats) -> tuple[float, float]:
-    """Return slope and intercept of the log-odds closest to the probabilities in log loss; the slope is positive."""
+    """Return the (positive) slope and the intercept of the line that is closest to the probabilities in log loss."""
 
     def objective(parameters: Floats) -> tuple[float, Floats]:
         slope = math.exp(parameters[0])
@@ -145,9 +145,9 @@ def _nearest_line(points: Floats, weights: Floats, probabilities: Floats) -> tup
 
 
 def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Floats) -> tuple[Floats, Floats]:
-    """Return ln P(set) of every row and its derivative, for log-odds of the positive class at the pooled class prior.
+    """Return the log-likelihood of the set of each row and its derivative, given log-odds at the pooled class prior.
 
-    ``at_negative`` and ``at_positive`` are the probabilities of the observed set for a negative and for a positive row.
+    ``at_negative`` and ``at_positive`` are the probabilities of the observed set for negative and positive rows.
 
     >>> log_likelihood, _ = set_log_likelihood(np.zeros(1), np.array([0.2]), np.array([0.8]))
     >>> np.exp(log_likelihood)  # both classes are equally likely
@@ -159,7 +159,7 @@ def set_log_likelihood(log_odds: Floats, at_negative: Floats, at_positive: Float
 
 
 def _center_and_scale(values: Floats) -> tuple[float, float]:
-    """Return the median of the scores and a robust standard deviation."""
+    """Return the median and a robust standard deviation of the scores."""
     low, median, high = np.quantile(values, [0.16, 0.5, 0.84])
     scale = float(high - low) / 2 or float(values.std())
     if not scale > 0:
@@ -168,7 +168,7 @@ def _center_and_scale(values: Floats) -> tuple[float, float]:
 
 
 def shift_log_odds(log_odds: Any, from_prior: float, to_prior: float) -> Any:
-    """Move log-odds of the positive class from one class prior to another (prior shift).
+    """Convert log-odds of the positive class from one class prior to another (prior shift).
 
     >>> round(float(shift_log_odds(0.0, 0.5, 0.1)), 3)  # ln(0.1/0.9)
     -2.197
@@ -186,14 +186,14 @@ def bayes_threshold(false_positive_cost: float, false_negative_cost: float) -> f
     """
     for name, cost in (("false_positive_cost", false_positive_cost), ("false_negative_cost", false_negative_cost)):
         if not (math.isfinite(cost) and cost > 0):
-            raise ValueError(f"{name} must be a finite number above 0, got {cost!r}; only the ratio matters.")
+            raise ValueError(f"{name} must be a finite number above 0, got {cost!r}; only the ratio of costs matters.")
     return false_positive_cost / (false_positive_cost + false_negative_cost)
 
 
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     """Compute the expected calibration error from labels.
 
-    The error is the mean of |mean probability − fraction of positives| over bins of equal size.
+    The error is the mean of |mean probability − fraction of positives| over bins with equal numbers of rows.
 
     >>> calibration_error([0.2] * 10, [1, 1] + [0] * 8, bins=1)
     0.0

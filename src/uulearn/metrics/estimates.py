@@ -1,4 +1,4 @@
-"""Estimates with confidence intervals, and input checks for scores, sets and labels that all metrics use."""
+"""Estimates with confidence intervals, and the input checks of scores, sets and labels that all metrics share."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Estimate:
     interval: tuple[float, float]
     confidence: float = CI_LEVEL
     unclipped: float = math.nan
-    """Equals ``value`` if it is not given."""
+    """The estimate before clipping; equals ``value`` if it is not given."""
 
     def __post_init__(self) -> None:
         if math.isnan(self.unclipped):
@@ -46,7 +46,7 @@ class Estimate:
 
 
 def check_confidence(confidence: float) -> float:
-    """Return the confidence level as a float, or raise a ValueError."""
+    """Return the confidence level as a float; raise ValueError if it is not between 0 and 1."""
     if not isinstance(confidence, int | float) or not 0 < confidence < 1:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence!r}; pass for example 0.95.")
     return float(confidence)
@@ -75,8 +75,8 @@ def combine_proportions(
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
-    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). It therefore keeps its
-    coverage with few rows and with proportions near 0 or 1. The interval is clipped to the bounds.
+    The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). The interval is therefore
+    reliable with few rows and with proportions near 0 or 1. The result is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0
@@ -93,7 +93,7 @@ def combine_proportions(
 def clip_estimate(
     value: float, standard_error: float, interval: Pair, confidence: float, bounds: Pair = (0.0, 1.0)
 ) -> Estimate:
-    """Return an estimate with value and interval clipped to the bounds; an interval outside becomes the nearest bound.
+    """Return an estimate clipped to the bounds; an interval outside the bounds is reduced to the nearest bound.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""All metrics of a classifier in one result, with or without labels."""
+"""Compute all metrics of a classifier at once, with or without labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from uulearn.risk.coefficients import check_target_prior
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracy, balanced accuracy, AUC and the two rates of a classifier, each with its interval."""
+    """Accuracy, balanced accuracy, AUC, true- and false-positive rate of a classifier, each with an interval."""
 
     accuracy: Estimate
     balanced_accuracy: Estimate
@@ -78,9 +78,9 @@ def evaluate_labeled(
     threshold: float = 0.0,
     confidence: float = CI_LEVEL,
 ) -> Evaluation:
-    """Compute the same metrics from labeled rows.
+    """Compute the metrics of `evaluate` from labeled rows.
 
-    The accuracy is the fraction of correct rows or, if ``target_prior`` is given, the accuracy at that class prior.
+    The accuracy is the fraction of correctly classified rows, or the accuracy at ``target_prior`` if it is given.
 
     >>> print(evaluate_labeled([2.0, 1.0, -1.0, 0.5, -2.0, -1.5], [1, 1, 1, 0, 0, 0]).accuracy)
     0.667 (95% interval 0.300 to 0.903)

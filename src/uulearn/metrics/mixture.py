@@ -22,7 +22,7 @@ class MixtureCheck:
     differ: bool
     thresholds: tuple[float, ...]
     true_positive: tuple[Interval, ...]
-    """For each threshold, an interval for the fraction of positives above it; each must overlap [0, 1]."""
+    """For each threshold, an interval for the fraction of positives above it; valid intervals overlap [0, 1]."""
     false_positive: tuple[Interval, ...]
     reason: str | None
 
@@ -32,7 +32,7 @@ def check_mixture(scores: Any, sets: Any, set_priors: Sequence[float]) -> Mixtur
 
     All columns together may violate a bound that no single column violates. At each of five thresholds, both rates
     (`uulearn.metrics.uu_rates`) are estimated from the fraction of each set above the threshold. A 99.9% interval
-    outside [0, 1] is an alarm. In simulations of 36 true mixtures, at most 0.13% of runs raised an alarm.
+    outside [0, 1] raises an alarm. In simulations of 36 true mixtures, at most 0.13% of the runs raised an alarm.
 
     Scores must be higher for rows that resemble the set with the higher prior, and must be out-of-fold
     (`uulearn.priors.out_of_fold_scores`). ``sets`` contains the set of each row, 0 or 1.

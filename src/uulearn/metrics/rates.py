@@ -1,4 +1,4 @@
-"""True- and false-positive rates, accuracies, costs and the AUC, estimated from two unlabeled sets.
+"""Estimate true- and false-positive rates, accuracy, cost and AUC from two unlabeled sets.
 
 Let q and q′ be the fractions of the two sets that are predicted positive. With true-positive rate t and false-positive
 rate f, their expectations are θt + (1 − θ)f and θ′t + (1 − θ′)f: two equations with two unknowns. All estimates are
@@ -89,10 +89,10 @@ def uu_rates(
     Parameters
     ----------
     scores : array of shape (n,)
-        Scores of held-out rows of both sets; a row above the threshold is predicted positive.
+        Scores of held-out rows of both sets; a row with a score above the threshold is predicted positive.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′)
+    set_priors : (θ, θ′), the class priors of set 0 and set 1
     threshold, confidence : float
 
     Examples
@@ -132,7 +132,7 @@ def uu_balanced_accuracy(
 ) -> Estimate:
     """Estimate the mean of the accuracies on positives and on negatives from two unlabeled sets.
 
-    It equals ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
+    The value is ½ + (q − q′)/(2(θ − θ′)), so the ranking of models does not depend on the priors (Menon et al., 2015).
 
     >>> uu_balanced_accuracy([1, 1, -1, -1, -1, -1], [0, 0, 0, 1, 1, 1], (0.9, 0.1)).value
     0.9166666666666666
@@ -232,8 +232,8 @@ def uu_auc(
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float, error_scale: float = 1.0) -> Estimate:
     """Estimate the probability that a score from the first sample exceeds one from the second; ties count as ½.
 
-    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the
-    samples do not overlap, DeLong's variance is zero. The variance for an AUC half a pair from 0 or 1 is used instead.
+    The standard error follows DeLong et al. (1988), and the interval is computed on the log-odds scale. If the samples
+    do not overlap, DeLong's variance is zero, so the binomial variance for an AUC half a pair away from 0 or 1 is used.
     """
     m, n = len(higher), len(lower)
     ranks = rankdata(np.concatenate([higher, lower]))

@@ -1,8 +1,8 @@
 """Draw the charts of the report as SVG with fixed font sizes and stroke widths at any chart width.
 
 The labels are in the padding of the outer ``svg`` element; the plot is in its content box. Positions in the plot are
-percentages; curves are in an inner ``svg`` of 1000 × 1000 units that is stretched to fit, with strokes that do not
-scale. The same drawing fits desktops, phones and paper. Colors are defined by CSS classes of the page.
+percentages. Curves are drawn in an inner ``svg`` of 1000 × 1000 units that is stretched to fit; their stroke width does
+not scale. The same drawing fits desktops, phones and paper. Colors are defined by CSS classes of the page.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from uulearn.report.html import HtmlTable, element, label, name
 from uulearn.report.training import TrainingCurves, Values
 
 UNITS = 1000
-"""Width and height of the stretched inner drawing."""
+"""Width and height of the stretched inner drawing, in SVG units."""
 MAX_TABLE_EPOCHS = 200
-"""Maximum number of epochs in the table; longer tables show every k-th epoch and the important epochs."""
+"""Maximum number of epochs in a table; longer tables list every k-th epoch and a few important ones."""
 MAX_BARS = 12
 """Maximum number of columns in the importance chart; its table lists all columns."""
 MAX_LABEL_WIDTH = 40
@@ -49,10 +49,10 @@ class Marker(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """A drawing with its caption, legend and numbers; the template ``charts.html.jinja`` draws it.
+    """A chart with its caption, legend and table of numbers; the template ``charts.html.jinja`` draws it.
 
-    A chart has layers on a grid with two axes, or one row of marks per name. Names are left of the plot, or above
-    each row if ``left`` is 0.
+    A chart has either layers on a grid with two axes, or rows with a name and marks. Names are to the left of the plot,
+    or above each row if ``left`` is 0.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Chart:
 
     @property
     def placed_markers(self) -> list[tuple[Marker, float]]:
-        """Markers with the height of their labels; the outermost label is on top, so few lines cross a label."""
+        """Markers with their horizontal positions; the outermost marker comes first, so few lines cross a label."""
         placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
         return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
 
@@ -231,7 +231,7 @@ class EpochCurve(NamedTuple):
 
 
 def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
-    """Draw both signed risk terms and their sum by epoch; return None if no epoch recorded them."""
+    """Draw both signed risk terms and their sum by epoch; return None if they were not recorded."""
     prefix = "validation_" if held_out else ""
     risk = curves[prefix + "unbiased"]
     lines = [
@@ -257,7 +257,7 @@ def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart |
     ]
     note = ""
     if separate_evaluation and curves.best_epoch is not None:
-        note = "Early stopping uses this estimate to choose the best epoch, so it is optimistic at that epoch. The "
+        note = "Early stopping uses this estimate to choose the best epoch, so it is too high at that epoch. The "
         note += "accuracy at the top of the page is estimated from other rows."
     negative = curves.first_negative("unbiased")
     return _epoch_chart("figure-accuracy", "Accuracy by epoch", curves, lines, negative, note, percents=True)
@@ -390,7 +390,7 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
-    note = "For each row, a model was trained and evaluated with this prior changed and the other priors unchanged."
+    note = "Each row shows a model that was trained and evaluated with one prior changed and the others unchanged."
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
     text, x_label = description, "estimated accuracy"
     return Chart(id_, title, note, text, legend, table, x, x_label, rows=rows, left=96, markers=markers)
@@ -438,7 +438,7 @@ def score_chart(facts: FitFacts) -> Chart:
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
-    """Draw the accuracy lost by shuffling each column, as bars."""
+    """Draw a bar chart of the accuracy lost by shuffling each column."""
     columns = [entry for entry in columns if _known(entry.drop, entry.standard_error)]
     if not columns:
         return None
@@ -456,7 +456,7 @@ def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
     table = HtmlTable("All shuffled columns", ["column", "accuracy lost", "standard error"], cells)
     note = "Estimated accuracy lost when a column is shuffled; no label was used."
     if len(columns) > len(top):
-        note += f" The chart shows the first {len(top)} of {plural(len(columns), 'column')}."
+        note += f" The chart shows only the first {len(top)} of {plural(len(columns), 'column')}."
     legend, x_label = (
         [LegendEntry("± one standard error", "over", "whisker")],
         "accuracy lost when the column is shuffled",

@@ -1,4 +1,4 @@
-"""Render pages from Jinja2 templates, for the report and for the pages of the reproduction.
+"""Render Jinja2 templates for the report and for the reproduction pages.
 
 HTML templates escape every value. Names come from user files, so invisible characters (control characters, direction
 overrides, unpaired surrogates) are shown as escape sequences, and long names are shortened.
@@ -18,7 +18,7 @@ from uulearn.app import formatting
 NAME_WIDTH = 120
 """Maximum length of a name in a table, in characters; wide characters count twice."""
 MESSAGE_WIDTH = 1000
-"""Maximum length of a message or note."""
+"""Maximum length of a message or note, in characters."""
 DIRECTION_CONTROLS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
@@ -33,7 +33,7 @@ class HtmlTable:
 
 
 def render_page(template: str, package: str = "uulearn.report", **values: Any) -> str:
-    """Render a template of a package; ``base.html.jinja`` of `uulearn.report` is available to all of them."""
+    """Render a template of a package; ``base.html.jinja`` of `uulearn.report` is available to all packages."""
     return _environment(package).get_template(template).render(**values)
 
 
@@ -57,7 +57,7 @@ def _environment(package: str) -> Environment:
 
 
 def name(text: str, width: int = NAME_WIDTH) -> Markup:
-    """Return a shortened user-chosen name that cannot change the direction of the text around it."""
+    """Return a shortened name as HTML that cannot change the writing direction of the surrounding text."""
     return Markup("<bdi>{}</bdi>").format(label(text, width))
 
 

@@ -1,4 +1,4 @@
-"""Render the report: compute the values of ``report.html.jinja`` from the facts and the training history."""
+"""Render the report from the facts of a fit and its training history, with the template ``report.html.jinja``."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from uulearn.training.history import History
 
 TITLE = "Report on a classifier trained from two unlabeled sets"
 MAX_UNUSED_COLUMNS = 10
-"""Maximum number of unused columns listed in the text; the table has all columns."""
+"""Maximum number of unused columns listed in the text; the table lists all columns."""
 SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
@@ -28,7 +28,7 @@ SHOWN_SETTINGS = {
     "n_estimators": "Models in the ensemble",
     "seed": "Seed",
 }
-"""Settings shown in the section on training; the table has all settings."""
+"""Settings shown in the section on training; the table lists all settings."""
 COMMAND_HEADINGS = {
     "predict": "Score new rows",
     "evaluate": "Evaluate the model on other rows",
@@ -60,7 +60,7 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
     Returns
     -------
     str
-        HTML that loads nothing and runs no script. All names, messages and commands in it are escaped.
+        HTML that loads no external resources and runs no scripts. All names, messages and commands are escaped.
     """
     for value, kind in ((facts, FitFacts), (history, History), (title, str)):
         if not isinstance(value, kind):
@@ -102,7 +102,7 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
 
 
 def write_report(path: str | Path, facts: FitFacts, history: History, *, title: str = TITLE) -> Path:
-    """Write the page of `render_report` to a file, atomically, and return its path."""
+    """Write the output of `render_report` to a file atomically, and return the path of the file."""
     target, text = Path(path), render_report(facts, history, title=title)
     write_atomically(target, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return target
@@ -121,7 +121,7 @@ def _metrics(facts: FitFacts) -> HtmlTable:
         ("Balanced accuracy", "accuracy if half of the rows are positive", evaluation.balanced_accuracy),
         ("True-positive rate", "fraction of positives that are predicted positive", evaluation.true_positive_rate),
         ("False-positive rate", "fraction of negatives that are predicted positive", evaluation.false_positive_rate),
-        ("AUC", "probability that a positive scores above a negative; 50% is chance level", evaluation.auc),
+        ("AUC", "probability that a positive has a higher score than a negative; 50% is chance", evaluation.auc),
     ]
     small = Markup("{}<small>{}</small>")
     rows = [
@@ -159,7 +159,7 @@ def _moment(created: str) -> str:
 
 
 def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as pairs of a dotted name and a text."""
+    """Flatten nested settings to pairs of a dotted name and the value as text."""
     found: list[tuple[str, str]] = []
     for key, value in settings.items():
         if isinstance(value, Mapping):

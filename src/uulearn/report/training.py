@@ -15,7 +15,7 @@ CURVES = (
     "validation_unbiased", "validation_zero_one", "test_accuracy",
 )  # fmt: skip
 LARGEST_VALUE = 1e100
-"""Larger values are treated as infinite, because an axis could not show them."""
+"""Larger values are treated as missing, because an axis cannot show them."""
 DAMAGED, FIX = "the training history is damaged", "train the model again with uulearn fit"
 
 
@@ -59,7 +59,7 @@ class TrainingCurves:
         return self.values.get(name, (None,) * len(self))
 
     def first_negative(self, name: str) -> int | None:
-        """Return the first epoch with a negative value, or None if there is none."""
+        """Return the first epoch with a negative value, or None if no value is negative."""
         pairs = zip(self.epochs, self[name], strict=True)
         return next((epoch for epoch, value in pairs if value is not None and value < 0), None)
 

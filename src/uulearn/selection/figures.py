@@ -44,7 +44,7 @@ def conclude(found: Sensitivity) -> str:
     """Return a sentence that says which prior matters most for the accuracy shown and for the classifier."""
     (most, furthest), *others = found.moved.items()
     rest = ", ".join(f"{LETTERS[name]}: {move:.3f}" for name, move in others)
-    shown = f"an error in {LETTERS[most]} moves the accuracy shown most, by up to {furthest:.3f}"
+    shown = f"an error in {LETTERS[most]} has the largest effect on the accuracy shown, up to {furthest:.3f}"
     shown += f" ({rest})" if rest else ""
     itself = "the true accuracy" if found.labels_used else "the accuracy if the guess is right"
     gains = [(row.true_gain or row.gain, row.assumption.name) for row in found.rows[1:]]
@@ -52,7 +52,7 @@ def conclude(found: Sensitivity) -> str:
     if not clear:
         return f"{shown}; {itself} does not change significantly."
     value, name = max(clear, key=lambda item: abs(item[0]))
-    return f"{shown}; {itself} changes most by {value:+.3f}, at {name}.".replace("-", "−")
+    return f"{shown}; {itself} changes by up to {value:+.3f}, at {name}.".replace("-", "−")
 
 
 def _interval(estimate: Estimate) -> str:
@@ -77,7 +77,7 @@ def frame(found: Sensitivity) -> Any:
 
 
 def draw(found: Sensitivity, path: str | Path | None, ax: Sequence[Any] | None) -> Any:
-    """Plot the accuracy against the error in three panels (θ, θ′ and π), without the global state of ``pyplot``."""
+    """Plot accuracy against error in three panels (θ, θ′ and π), without using the global state of ``pyplot``."""
     from matplotlib.figure import Figure
 
     axes = list(Figure(figsize=(11, 4.3), layout="constrained").subplots(1, 3, sharey=True) if ax is None else ax)

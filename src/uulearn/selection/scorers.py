@@ -12,17 +12,17 @@ MEASURES = ("accuracy", "balanced_accuracy", "auc")
 
 
 class UUScorer:
-    """Scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions on (X, sets); no label is used.
+    """Scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions that uses X and ``sets`` but no labels.
 
-    It scores any estimator that has ``decision_function``, ``predict_proba`` or ``predict``: a `uulearn.UUClassifier`,
-    a pipeline that ends in a `UUClassifier`, or a classifier of set membership that is used to predict classes.
+    The estimator must have ``decision_function``, ``predict_proba`` or ``predict``. It may be a `uulearn.UUClassifier`,
+    a pipeline that ends in one, or a classifier of set membership that is used to predict classes.
 
     Parameters
     ----------
     measure : str
         ``"accuracy"`` at class prior π, ``"balanced_accuracy"`` or ``"auc"``; see `uulearn.metrics`.
     set_priors, target_prior : optional
-        (θ, θ′) and π; by default, the parameters of the estimator or of the last step of a pipeline.
+        Class priors (θ, θ′) and π. By default, they are read from the estimator or from the last step of a pipeline.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class UUScorer:
         self.target_prior = None if target_prior is None else check_target_prior(target_prior)
 
     def __call__(self, estimator: Any, X: Any, sets: Any) -> float:
-        """Return the unbiased estimate of the measure; higher is better. By chance it can exceed 1."""
+        """Return the unbiased estimate of the measure; higher is better. The estimate can exceed 1 by chance."""
         return self.estimate(estimator, X, sets).unclipped
 
     def estimate(self, estimator: Any, X: Any, sets: Any) -> Estimate:

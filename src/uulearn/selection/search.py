@@ -1,4 +1,4 @@
-"""Parameter search without labels: settings are evaluated out of fold, and the best one needs no further training."""
+"""Parameter search without labels; settings are evaluated out of fold, and the best models are not trained again."""
 
 import dataclasses
 import itertools
@@ -54,17 +54,17 @@ class Candidate:
 
     params: dict[str, Any]
     evaluation: Evaluation
-    """Metrics of the classifier's (calibrated) decisions; all NaN if the setting failed."""
+    """Metrics of the classifier's decisions, calibrated if requested; all NaN if the setting failed."""
     gap: Estimate
     """Accuracy of the best candidate minus the accuracy of this candidate, estimated on the same rows."""
     rank: int
-    """Rank of the setting, 1 for the best; settings that failed have the last ranks."""
+    """Rank of the setting (1 is the best); failed settings have the last ranks."""
     failure: str | None = None
     """Reason why the setting failed, such as a non-finite risk; None if it did not fail."""
 
 
 def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
-    """Return the default grid: slopes λ from ReLU to absolute value, and learning rates."""
+    """Return the default grid of learning rates and, if λ is used, of slopes λ from the ReLU to the absolute value."""
     if isinstance(base.model, Learner):
         raise ValueError(f"param_grid must list the parameters to search, because {base.model!r} is not a network.")
     grid: dict[str, list[Any]] = {}
@@ -79,26 +79,26 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     The rows are split into folds. For every setting, one model per fold is trained on the other folds and scores the
     rows of its own fold. The accuracy of a setting is then estimated on all rows of the two unlabeled sets. Linear
     models and MLPs that differ in λ, learning rate or L2 are trained together, which takes little more time than
-    training one model. The ensemble of the best setting makes the predictions, so no model is trained twice.
+    training one model. The models of the best setting form the final ensemble, so no model is trained twice.
 
-    Settings are compared by their decisions, after calibration if possible. A setting whose training diverges ranks
-    last and is listed in a `FailedSettingWarning`; if all fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
+    Settings are compared by estimated accuracy, after calibration if possible. Settings whose training diverges rank
+    last and cause a `FailedSettingWarning`. If all settings fail, `uulearn.exceptions.NonFiniteRiskError` is raised.
 
     Parameters
     ----------
     estimator : UUClassifier
-        Classifier with all other parameters. ``n_estimators`` is the number of folds (5 if it is 1 or "auto").
+        Classifier that provides all other parameters. ``n_estimators`` is the number of folds; 1 and "auto" mean 5.
     param_grid : dict, optional
         Parameter names of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``, with lists of values; all
-        combinations are tried. The default is a range of ``slope`` from the ReLU to the absolute value (if the method
-        is ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times the estimator's ``lr``. A grid
+        combinations are tried. The default grid contains slopes from the ReLU to the absolute value (if the method is
+        ``"leaky_relu"`` or ``"abs"``) and three learning rates: 0.1, 0.3 and 1 times the estimator's ``lr``. A grid
         with slopes requires ``method="leaky_relu"``.
     store : str or Path, optional
         Folder in which every model is stored as soon as it is trained. Stored models are not trained again if a search
         is interrupted or extended. The estimator must have an integer ``random_state``.
     executor : Executor, optional
         Object that trains the models, such as `uulearn.engines.ray_search.RayExecutor` for a Ray cluster. It implements
-        `uulearn.selection.Executor`. Default: train in this process.
+        `uulearn.selection.Executor`. By default, models are trained in this process.
 
     Attributes
     ----------
@@ -137,12 +137,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.executor = executor
 
     def fit(self, X: Any, sets: Any) -> Self:
-        """Search on rows of both sets; ``sets`` contains the set of each row, 0 or 1."""
+        """Search for the best setting on rows of both sets; ``sets`` contains the set of each row, 0 or 1."""
         base = self._base()
         return self._search(base, inputs.read_joint_table(X, sets, any_shape=takes_any_shape(base.model)))
 
     def fit_sets(self, X0: Any, X1: Any) -> Self:
-        """Search on set 0 and set 1, passed separately."""
+        """Search for the best setting on set 0 and set 1, passed as separate tables."""
         base = self._base()
         return self._search(base, inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(base.model)))
 
@@ -155,11 +155,11 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise TypeError(f"executor must have a method train(trials, jobs), got {self.executor!r}.")
         if self.store is not None and not isinstance(base.random_state, int | np.integer):
             raise ValueError(
-                "a search with a store needs an estimator with an integer random_state, to find stored models again, "
-                f"got {base.random_state!r}."
+                "a search with a store requires an estimator with an integer random_state, which identifies stored "
+                f"models; got {base.random_state!r}."
             )
         if base.set_priors is None:
-            raise ValueError("a search compares accuracies, which need class priors; set set_priors of the estimator.")
+            raise ValueError("a search compares accuracies, which need class priors; set the estimator's set_priors.")
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))
@@ -170,10 +170,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = base.get_params(deep=True).keys() - FIXED_PARAMETERS
         for name, values in grid.items():
             if name not in known:
-                raise ValueError(f"param_grid cannot search {name!r}; it may contain {', '.join(sorted(known))}.")
+                raise ValueError(f"param_grid cannot contain {name!r}; it may contain {', '.join(sorted(known))}.")
             if name == "slope" and "leaky_relu" not in (methods := grid.get("method", [base.method])):
                 raise ValueError(
-                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change method, or remove slope."
+                    f"slope is used only by method 'leaky_relu', got {methods[0]!r}; change the method or remove slope."
                 )
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise ValueError(f"param_grid[{name!r}] must be a list of values to try, got {values!r}.")
@@ -219,7 +219,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def summary(self) -> str:
-        """Return the settings in order of estimated accuracy, and a description of the best one."""
+        """Return a list of the settings, sorted by estimated accuracy, and a description of the best classifier."""
         check_is_fitted(self, "best_estimator_")
         lines = ["accuracy estimated without labels, on all rows, by models that were not trained on them"]
         for candidate in sorted(self.candidates_, key=lambda one: one.rank):
@@ -276,7 +276,7 @@ def _with_resolved(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassi
 
 
 def _plan_of(common: FitPlan, classifier: UUClassifier) -> FitPlan:
-    """Return the plan of one setting, with the rows, folds and seed that all settings share."""
+    """Return the fit plan of one setting, with the rows, folds and seed that all settings share."""
     parameters = resolve(classifier.get_params(deep=False), common.data.sizes)
     learner = make_learner(parameters)
     learner.check(common.data.sample(0, 2), common.seed)
@@ -311,7 +311,7 @@ def _compare(
     if all(isinstance(one, Exception) for one in decided):
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
         listed = _list_failures(zip(settings, map(str, decided), strict=True))
-        raise kind(f"no setting can be used: {listed}; lower lr, scale the columns, or try another loss or method.")
+        raise kind(f"all settings failed: {listed}; lower lr, scale the columns, or try another loss or method.")
     n1 = int(sets.sum())
     none = NO_ESTIMATE
     nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
@@ -329,7 +329,7 @@ def _compare(
 
 
 def _list_failures(failed: Iterable[tuple[dict[str, Any], str]]) -> str:
-    """Return the first failed settings, with the reasons."""
+    """Return a text that lists the first few failed settings and the reasons."""
     texts = [f"{_format(params)} ({reason})" for params, reason in failed]
     more = [f"and {len(texts) - LISTED_FAILURES} more"] if len(texts) > LISTED_FAILURES else []
     return "; ".join([*texts[:LISTED_FAILURES], *more])

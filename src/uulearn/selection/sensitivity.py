@@ -1,4 +1,4 @@
-"""Measure the effect of wrong priors: train the classifier again for each error, in one batch if possible.
+"""Measure the effect of wrong class priors by training the classifier again for each error.
 
 θ, θ′ and π are used twice: in the risk that is minimized, and in the estimate of the accuracy. `prior_sensitivity`
 changes one prior at a time, trains with the changed value, and reports both effects.
@@ -42,7 +42,7 @@ Scores = NDArray[np.float32]
 
 
 class Assumption(NamedTuple):
-    """Priors that are assumed to be true, and how they differ from the guess."""
+    """Class priors that a run assumes to be true, and their difference from the guess."""
 
     parameter: str
     error: float
@@ -58,7 +58,7 @@ class Assumption(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A change of the priors that was not tried, and the reason."""
+    """Change of the priors that was skipped, with the reason."""
 
     assumption: Assumption
     reason: str
@@ -76,13 +76,13 @@ class SensitivityRow:
     not_retrained: Estimate
     """Accuracy of the baseline's predictions, estimated with the changed priors."""
     gain: Estimate
-    """``if_guess_right`` minus the baseline's value, estimated on the same rows."""
+    """``if_guess_right`` minus the baseline's ``if_guess_right``, estimated on the same rows."""
     differing: float
     """Fraction of the held-out rows for which this classifier and the baseline predict different classes."""
     true: Estimate | None
-    """Accuracy on labeled test rows; None without labels."""
+    """Accuracy on labeled test rows; None if no labels were passed."""
     true_gain: Estimate | None
-    """``true`` minus the baseline's value."""
+    """``true`` minus the true accuracy of the baseline; None if no labels were passed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Sensitivity:
 
     @property
     def baseline(self) -> SensitivityRow:
-        """The row for the guessed priors."""
+        """The result for the guessed priors."""
         return self.rows[0]
 
     def along(self, parameter: str) -> list[SensitivityRow]:
@@ -119,7 +119,7 @@ class Sensitivity:
 
     @property
     def moved(self) -> dict[str, float]:
-        """The largest change of the accuracy shown for each prior, in decreasing order."""
+        """Largest change of the accuracy ``shown`` for each prior, in decreasing order."""
         changes = {
             name: [abs(row.shown.unclipped - self.baseline.shown.unclipped) for row in self.along(name)]
             for name in LETTERS
@@ -129,7 +129,7 @@ class Sensitivity:
 
     @property
     def conclusion(self) -> str:
-        """A sentence that says which prior matters most, and by how much."""
+        """A sentence that says which prior has the largest effect, and how large the effect is."""
         return figures.conclude(self)
 
     def __str__(self) -> str:
@@ -156,16 +156,16 @@ def prior_sensitivity(
 
     All runs share the seed and the held-out rows, so they differ only in the changed prior. Linear models and MLPs on
     dense rows are trained together (`uulearn.training.batched`); other models and ensembles are trained one by one,
-    without checkpoints. "auto" means ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False`` here.
+    without checkpoints. "auto" means ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False``.
 
     Parameters
     ----------
     classifier : UUClassifier
-        Fitted or unfitted classifier, which is not changed. Its ``set_priors`` and ``target_prior`` are the guess.
+        Classifier to study; it is not changed. Its ``set_priors`` and ``target_prior`` are the guessed priors.
     X : array, DataFrame, sparse matrix or tensor of shape (n, …)
         Rows of both sets.
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1. A ``validation_fraction`` of each set is held out, 0.2 if it is 0.
+        The set of each row, 0 or 1. The fraction ``validation_fraction`` of each set is held out (0.2 if it is 0).
     errors : sequence of float
         Errors that are added to each prior in turn. Impossible priors are skipped and listed in the result.
     test_data : (X, y), optional
@@ -207,7 +207,7 @@ def prior_sensitivity(
 
 
 def _single_run(classifier: UUClassifier) -> dict[str, Any]:
-    """Return the parameters of each run: one model without early stopping, unless the classifier sets them."""
+    """Return the parameters of each run; by default, a run trains one model without early stopping."""
     parameters: dict[str, Any] = classifier.get_params(deep=False)
     usual = {
         "n_estimators": defaults.N_ESTIMATORS if parameters["self_training_rounds"] else 1,
@@ -239,15 +239,15 @@ def alter_priors(guess: Assumption, errors: Sequence[float]) -> tuple[list[Assum
                 assumed.append(altered)
     if len(assumed) == 1:
         reasons = "; ".join(f"{altered.name}: {reason}" for altered, reason in skipped)
-        raise ValueError(f"errors={errors!r} leave no possible priors ({reasons}); use smaller errors.")
+        raise ValueError(f"errors={errors!r} give only impossible priors ({reasons}); use smaller errors.")
     return assumed, skipped
 
 
 def _objection(altered: Assumption, guess: Assumption) -> str | None:
-    """Return why the changed priors are impossible, or None if they are possible."""
+    """Return the reason why the changed priors are impossible, or None if they are possible."""
     (theta, theta_prime), pi = altered.set_priors, altered.target_prior
     if outside := [value for value in (theta, theta_prime) if not 0 <= value <= 1]:
-        return f"{outside[0]:g} is not a fraction"
+        return f"{outside[0]:g} is not between 0 and 1"
     if not 0 < pi < 1:
         return f"π = {pi:g} is not strictly between 0 and 1"
     order = math.copysign(1.0, guess.set_priors[0] - guess.set_priors[1])
@@ -265,7 +265,7 @@ def check_errors(errors: Sequence[float]) -> list[float]:
             "for example errors=(-0.1, -0.05, 0.05, 0.1)."
         )
     if not values or len(set(values)) < len(values):
-        raise ValueError(f"errors must be one or more different numbers, got {errors!r}.")
+        raise ValueError(f"errors must contain at least one number and no duplicates, got {errors!r}.")
     return sorted(map(float, values))
 
 
@@ -289,7 +289,7 @@ class _Study:
 
 
 def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any, sets: Any, test_data: Any) -> _Study:
-    """Read the rows, hold some out, and train all runs, together if each is a network that can be batched."""
+    """Read the rows, hold some out, and train all runs; they are trained together if batched training is possible."""
     given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(parameters["model"]), test_data=test_data)
     assert isinstance(given.data, TwoSets)
     if given.test is not None and bool((given.test[1] == given.test[1][0]).all()):
@@ -355,12 +355,12 @@ def _train_one_by_one(
 
 
 def _of_both_sets(scores: Scores, data: TwoSets) -> tuple[Scores, NDArray[np.int64]]:
-    """Return the scores of these rows of both sets, and the set of each row."""
+    """Return the scores of the rows in ``data``, and the set of each row."""
     return scores[torch.cat(data.positions).numpy()], np.repeat([0, 1], data.sizes)
 
 
 def _evaluate(results: Mapping[Assumption, _Scored | str], study: _Study) -> list[SensitivityRow]:
-    """Return one row for every run that has scores; the first run, which uses the guess, must have scores."""
+    """Return one result per run that has scores; raise an error if the run with the guessed priors has no scores."""
     guess, baseline = next(iter(results.items()))
     if isinstance(baseline, str):
         raise NonFiniteRiskError(

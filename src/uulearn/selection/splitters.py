@@ -1,4 +1,4 @@
-"""Folds of two unlabeled sets."""
+"""Cross-validation folds for two unlabeled sets."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +16,10 @@ Positions = NDArray[np.int64]
 
 
 class SetKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Cross-validator with folds stratified by set and all copies of a row in the same fold; shuffles by default.
+    """Cross-validator with folds that are stratified by set; all copies of a row are in the same fold.
 
     If copies of a row were in different folds, a model could be evaluated on rows that it was trained on. Use
-    ``groups`` to keep other rows in the same fold, such as all rows of a patient.
+    ``groups`` to assign other rows, such as all rows of a patient, to the same fold. Rows are shuffled by default.
 
     >>> X, sets = np.arange(12.0)[:, None], np.repeat([0, 1], [4, 8])
     >>> for train, test in SetKFold(2, random_state=0).split(X, sets):
@@ -57,7 +57,7 @@ class SetKFold(BaseCrossValidator):  # type: ignore[misc]
         folds = StratifiedGroupKFold(self.n_splits, shuffle=self.shuffle, random_state=seed)
         for train, test in folds.split(np.zeros(len(sets)), sets, together):
             if any(len(np.unique(sets[part])) < 2 for part in (train, test)):
-                raise ValueError("a fold has no rows of one set (too many rows must share a fold); use fewer folds.")
+                raise ValueError("a fold has no rows of one set: too many rows must share a fold; use fewer folds.")
             yield train, test
 
 

@@ -1,4 +1,4 @@
-"""The models of a search: one per setting and fold, trained in jobs by an executor, and stored if requested.
+"""Train the models of a search, one per setting and fold, with an optional executor and an optional model store.
 
 The file name of a stored model is a digest of everything that the model depends on.
 """
@@ -43,18 +43,18 @@ IRRELEVANT_PARAMETERS = (
     "calibrated", "self_training_rounds",
 )  # fmt: skip
 
-# Format 2 stores models as the state of a learner; format 3, scores at epochs that other rows chose.
+# Format 2 stores models as the state of a learner; format 3 stores scores at epochs selected on other rows.
 STORE_FORMAT = 3
 STORE_SUFFIX = ".safetensors"
 
 Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
-"""Number of a setting and number of a fold."""
+"""Index of a setting and index of a fold."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The plans of all settings, which share rows, folds and seed."""
+    """Fit plans of all settings, which share the rows, the folds and the seed."""
 
     plans: Sequence[FitPlan]
 
@@ -73,7 +73,7 @@ class Trials:
         return folds
 
     def task(self, setting: int) -> ModelTask:
-        """Return the training data of a setting's models; each setting has its own checkpoint folder."""
+        """Return the training task for the models of a setting; each setting has its own checkpoint folder."""
         plan = self.plans[setting]
         priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
         return ModelTask(self.data, priors, target_prior, plan.seed, (f"setting-{setting}",), folds=self.folds)
@@ -96,7 +96,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A unit of training: some folds of one setting, or of several settings trained together."""
+    """Training job for some folds of one setting, or of several settings that are trained together."""
 
     settings: tuple[int, ...]
     folds: tuple[int, ...]
@@ -110,10 +110,10 @@ class Executor(Protocol):
 
 
 class FoldStore:
-    """A folder of finished models of a search, created if necessary.
+    """Folder that stores the trained models of one or more searches; it is created if necessary.
 
-    Any number of searches may share a folder: files are written atomically, and files of the same name have
-    the same content. Nothing is unpickled.
+    Several searches may share a folder, because files are written atomically and files with the same name have the same
+    content. No file is unpickled.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -130,7 +130,7 @@ class FoldStore:
         try:
             stored = load_tree(path)
             if stored["format"] != STORE_FORMAT:
-                raise ValueError(f"{path} has format {stored['format']!r}, but this version reads {STORE_FORMAT}.")
+                raise ValueError(f"{path} has format {stored['format']!r}, expected format {STORE_FORMAT}.")
             if "failure" in stored:
                 return NonFiniteRiskError(stored["failure"])
             model = learner.restore(ModelState(stored["tensors"], stored["config"]), row_shape)
@@ -140,7 +140,7 @@ class FoldStore:
             raise CheckpointError(f"{reason} Delete the file to train this model again.") from error
 
     def put(self, results: Mapping[str, Result]) -> None:
-        """Store the models, or the failures, of one job by name.
+        """Store the models of one job, or the errors of failed ones, by name.
 
         A killed process stores all of them or none: the rounding of a model depends on the models trained with it.
         """
@@ -182,7 +182,7 @@ def train_all(
 
 
 def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> list[TrainingJob]:
-    """Return the remaining jobs; a job has one fold if models are stored one by one or trained in parallel."""
+    """Return jobs for all models that are not in ``found``; with ``by_fold``, each job contains only one fold."""
     groups: dict[str, list[int]] = {}
     for setting in range(len(trials.plans)):
         shared = {name: v for name, v in trials.parameters(setting).items() if name not in BATCHED_PARAMETERS}
@@ -199,7 +199,7 @@ def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> lis
 
 
 def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
-    """Train a job and return its results; if a single setting fails in one fold, its other folds are skipped."""
+    """Run a job and return its results; if a single setting fails in one fold, its other folds are skipped."""
     first = job.settings[0]
     learner, task = trials.learner(first), trials.task(first)
     if isinstance(learner, NetworkLearner) and trials.is_batched(first):
@@ -226,7 +226,7 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
 
 
 def _check_finite(fitted: FoldScores) -> Result:
-    """Return the fit, or the error if it diverged."""
+    """Return the fit, or an error if training diverged."""
     try:
         return fitted.check_finite()
     except NonFiniteRiskError as error:
@@ -234,7 +234,7 @@ def _check_finite(fitted: FoldScores) -> Result:
 
 
 def model_names(trials: Trials) -> dict[Place, str]:
-    """Return a name for each model that is the same in every process: a digest of everything it depends on."""
+    """Return the name of each model: a digest of everything that the model depends on, equal in all processes."""
     rows = trials.data.identity()
     folds = digest(map(torch.from_numpy, trials.folds))
     names: dict[Place, str] = {}

@@ -1,7 +1,7 @@
-"""Parse the cells of one column: numbers, booleans, dates and words, from any type.
+"""Parse the cells of a column of any type as numbers, booleans, dates or words.
 
 Each cell is parsed independently of other cells, so the result is the same in training and prediction. Thousands
-separators and decimal commas are not guessed: ``1,234`` is a word.
+separators and decimal commas are not supported: ``1,234`` is parsed as a word.
 
 =======  ==================================================================================================
 number   ``12``, ``-3.5``, ``.5``, ``1e-3``, ``inf``; typed integers, floats, decimals, durations (in seconds)
@@ -31,7 +31,7 @@ from pandas.api import types
 
 NUMBER, BOOLEAN, DATE, WORD, UNREADABLE = range(5)
 KNOWN, DAY_FIRST, MONTH_FIRST, EITHER = range(4)
-"""The order of day and month that a date implies."""
+"""Order of day and month in the text of a date; `EITHER` means that both orders are possible."""
 
 BOOLEAN_TEXTS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
 NUMBER_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity))$"
@@ -52,12 +52,12 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Cells:
-    """One column of n rows, encoded as k values and one code per row."""
+    """A parsed column of n rows: k values and, for each row, the index of its value."""
 
     codes: Integers
-    """Shape (n,): the index of each row's value, or −1 if it is missing. Different codes may have equal values."""
+    """Index of the value of each row, or −1 if it is missing; shape (n,). Two codes may refer to equal values."""
     kinds: NDArray[np.int8]
-    """Shape (k,), as for all following fields: NUMBER, BOOLEAN, DATE, WORD or UNREADABLE."""
+    """Kind of each value (NUMBER, BOOLEAN, DATE, WORD or UNREADABLE); shape (k,), as for all following fields."""
     numbers: Floats  # the value of a number, 1 or 0 for a boolean, otherwise NaN
     dates: Moments  # in UTC with microseconds, otherwise NaT
     orders: NDArray[np.int8]  # the order of day and month that a date implies
@@ -65,12 +65,12 @@ class Cells:
 
     @cached_property
     def words(self) -> NDArray[np.object_]:
-        """The values as text; surrounding spaces are removed from strings."""
+        """The values as text, with surrounding spaces removed from strings."""
         return _objects([value if isinstance(value, str) else format_value(value) for value in self.raw.tolist()])
 
     @property
     def labels(self) -> NDArray[np.object_]:
-        """The values as categories; unlike in `words`, 1 and 1.0 are the same value."""
+        """The values as category labels; unlike in `words`, 1 and 1.0 have the same label."""
         labels = self.words.copy()
         number = self.kinds == NUMBER
         labels[number] = _objects([format_value(value) for value in self.numbers[number].tolist()])
@@ -81,12 +81,12 @@ class Cells:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.kinds)).astype(np.int64)
 
     def select(self, at: Any) -> Cells:
-        """Return a subset of the values with unchanged codes; other values are then not formatted as text."""
+        """Return the selected values with unchanged codes, to avoid formatting all values as text."""
         return Cells(self.codes, self.kinds[at], self.numbers[at], self.dates[at], self.orders[at], self.raw[at])
 
 
 def format_value(value: Any) -> str:
-    """Return a value of any type as text; integers have no decimal point.
+    """Return a value of any type as text; whole numbers have no decimal point.
 
     >>> format_value(3.0), format_value(True), format_value(0.5)
     ('3', 'true', '0.5')
@@ -99,9 +99,9 @@ def format_value(value: Any) -> str:
 
 
 def compact(frame: pd.DataFrame) -> pd.DataFrame:
-    """Convert text columns to numbers if all cells are numbers, or to categories if few values are distinct.
+    """Convert text columns to numbers if all cells are numbers, or to categories if they have few distinct values.
 
-    `parse_cells` returns the same values for the result, except that the spelling of numbers (``007``) is lost.
+    `parse_cells` returns the same values for the converted columns, but the spelling of numbers (``007``) is lost.
 
     >>> compact(pd.DataFrame({"age": ["41", None], "note": ["a", "b"]})).dtypes.astype(str).tolist()
     ['float64', 'str']
@@ -121,7 +121,7 @@ def compact(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def parse_all_numbers(texts: Any) -> Floats | None:
-    """Return an Arrow array of strings as numbers (NaN if missing), or None if a cell is not a number."""
+    """Convert an Arrow array of strings to numbers (NaN if missing); return None if any cell is not a number."""
     try:
         pc.cast(pc.utf8_trim_whitespace(texts[:100]), pa.float64())  # a failing cast of many cells is slow
         numbers = pc.cast(pc.utf8_trim_whitespace(texts), pa.float64())
@@ -134,8 +134,8 @@ def parse_all_numbers(texts: Any) -> Floats | None:
 def parse_cells(column: pd.Series, *, day_first: bool = True, keep_text: bool = True) -> Cells:
     """Parse a column of any type; empty and blank cells are missing values.
 
-    ``day_first`` specifies the order in dates such as 03/04/2024. With ``keep_text``, `Cells.words` contains the
-    original text of numbers; without it, a text column of numbers is parsed faster.
+    ``day_first`` says whether the day comes first in dates such as 03/04/2024. With ``keep_text``, `Cells.words`
+    contains the original text of numbers. Without ``keep_text``, text columns of numbers are parsed faster.
 
     >>> cells = parse_cells(pd.Series(["1", "x", None, "1"]))
     >>> cells.codes.tolist(), cells.words.tolist(), cells.numbers.tolist()
@@ -189,7 +189,7 @@ def _from_dates(column: pd.Series) -> Cells:
 
 
 def _count_known(known: NDArray[np.bool_]) -> Integers:
-    """Return consecutive codes for the known cells, and −1 for missing ones."""
+    """Return consecutive codes for the known cells, and −1 for the missing cells."""
     return np.where(known, np.cumsum(known) - 1, -1)
 
 
@@ -224,7 +224,7 @@ def _from_texts(texts: Any, day_first: bool) -> Cells:
 
 
 def _from_objects(values: list[Any], day_first: bool) -> Cells:
-    """Parse Python objects of mixed types, as in JSON."""
+    """Parse a list of Python objects of mixed types, such as values from a JSON file."""
     parsed = [_parse_object(value) for value in values]
     texts = _from_texts(pa.array([v if kind == WORD else None for kind, v in parsed], pa.large_string()), day_first)
     rows = [row for row, (kind, _) in enumerate(parsed) if kind not in (None, WORD)]
@@ -274,10 +274,10 @@ def _mask(values: Any) -> NDArray[np.bool_]:
 
 
 def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int8]]:
-    """Parse dates in an Arrow array of strings with fixed formats; no format is inferred from other cells.
+    """Parse an Arrow array of strings as dates in fixed formats; the format is not inferred from other cells.
 
-    Returns the dates in UTC (NaT for text that is not a date, or not a date in the given order), and the order of day
-    and month that each text implies: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or `EITHER`.
+    Returns the dates in UTC, and the order of day and month in each text: `KNOWN`, `DAY_FIRST`, `MONTH_FIRST` or
+    `EITHER`. A text that is not a date in the given order becomes NaT.
 
     >>> moments, orders = parse_dates(pa.array(["2024-12-31 10:00+01:00", "31/12/2024", "soon"]), day_first=True)
     >>> moments.astype("datetime64[m]").astype(str).tolist(), orders.tolist()
@@ -308,13 +308,13 @@ def parse_dates(texts: Any, *, day_first: bool) -> tuple[Moments, NDArray[np.int
 
 
 def _parse_rest(texts: pd.Series, format: str, rest: NDArray[np.bool_], out: Moments) -> None:
-    """Parse the selected texts; texts in another format become NaT."""
+    """Parse the selected texts and store them in ``out``; texts in another format become NaT."""
     if rest.any():
         out[rest] = pd.to_datetime(texts[rest], format=format, errors="coerce").to_numpy().astype("datetime64[us]")
 
 
 def _time_of_day(parts: Any) -> NDArray[np.timedelta64]:
-    """Return the time since midnight UTC; NaT for an invalid time."""
+    """Return the time since midnight in UTC, or NaT if the time is invalid."""
     hour, minute, second = (_integers(parts.field(name)) for name in "HMS")
     fraction = _integers(pc.utf8_rpad(parts.field("f"), 6, "0"))
     half = pc.utf8_lower(parts.field("p")).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Encode typed columns as a float32 matrix; the encoder is fitted on rows of both sets together.
+"""Encode typed columns as a float32 matrix, with one encoder that is fitted on the rows of both sets.
 
 ========  =========================================================================================================
 number    Normal score: the standard normal quantile of the rank, standardized and clipped to ±3; missing values get
@@ -6,16 +6,16 @@ number    Normal score: the standard normal quantile of the rank, standardized a
 boolean   1 or 0; missing values get the mean
 category  One feature per frequent value, one for all rare values, one for missing values
 date      The day as a normal score; the time of year, day of the week and time of day (if present), as sine and cosine
-text      Sixteen numbers: counts of letter groups (short text) or words (long text), hashed, weighted by rarity and
+text      Sixteen features: hashed counts of letter groups (short text) or words (long text), weighted by rarity and
           reduced by a truncated singular value decomposition
 ========  =========================================================================================================
 
-A number, boolean, date or text column with missing values has an additional feature that indicates them.
+A number, boolean, date or text column with missing values has an additional feature that marks missing values.
 
-A monotone transformation of a column does not change its normal scores, and outliers affect only the largest ranks.
+Normal scores depend only on ranks: an increasing transformation does not change them, and outliers have little effect.
 
-The fitted state consists of arrays of numbers whose shapes follow from the schema. A model directory stores the schema
-as JSON and the arrays as safetensors, so loading a model executes no code.
+The fitted state consists of numeric arrays whose shapes are determined by the schema. A model directory stores the
+schema as JSON and the arrays as safetensors, so loading a model executes no code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ HASHED = 4096  # number of hashes that distinguish letter groups or words
 FITTED_TEXT_ROWS = 20_000  # maximum number of cells used to fit the features of a text column
 TEXT_LETTERS = 2000  # maximum length of a cell; longer cells are truncated
 PROBE = ("", "a", "A12-b", "the quick brown fox", "Ärzte für Ελλάδα", "12.5", "日本語 テキスト", "the " * 20)
-"""Texts whose features are stored with the model, to detect a version of scikit-learn that hashes differently."""
+"""Sample texts whose features are stored with the model, to detect a scikit-learn version that hashes differently."""
 PROBE_TOLERANCE = 1e-3  # tolerance for the features of `PROBE`, because linear algebra libraries differ
 
 Matrix = NDArray[np.float32]
@@ -55,7 +55,7 @@ Arrays = dict[str, NDArray[Any]]
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encoder that converts rows with typed columns to a float32 matrix; each row is encoded independently.
 
-    The features depend only on the schema, not on the rows. ``arrays_`` is the fitted state.
+    The number and order of the features depend only on the schema. ``arrays_`` contains the fitted state.
 
     >>> schema = Schema((TableColumn("age", "number", missing=True), TableColumn("smokes", "boolean")))
     >>> rows = pd.DataFrame({"age": [20.0, 30.0, 40.0, float("nan")], "smokes": [1.0, 0.0, 0.0, 1.0]})
@@ -71,7 +71,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
 
     def fit(self, X: pd.DataFrame, y: None = None) -> Self:
-        """Fit to rows of both sets that were converted by `uulearn.tabular.schema.apply_schema`."""
+        """Fit the encoder to rows of both sets that were converted by `uulearn.tabular.schema.apply_schema`."""
         arrays: Arrays = {}
         for kind in ("number", "date"):
             if columns := self.of_kind(kind):
@@ -88,7 +88,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: pd.DataFrame) -> Matrix:
-        """Return the features of rows that were converted by `uulearn.tabular.schema.apply_schema`."""
+        """Encode rows that were converted by `uulearn.tabular.schema.apply_schema`, and return their features."""
         check_is_fitted(self)
         out = np.empty((len(X), sum(map(len, self.feature_groups().values()))), dtype=np.float32)
         start = 0
@@ -99,7 +99,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return out
 
     def _blocks(self, X: pd.DataFrame) -> Iterable[NDArray[Any]]:
-        """Yield the features of each kind of column, in the order of `feature_groups`."""
+        """Yield the features in blocks, in the order of `feature_groups`."""
         numbers, booleans, dates = (self.of_kind(kind) for kind in ("number", "boolean", "date"))
         for position, column in enumerate(numbers):
             yield self._scores("number", position, _floats(X, column))[:, None]
@@ -135,7 +135,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {name.removeprefix(start): array for name, array in self.arrays_.items() if name.startswith(start)}
 
     def feature_groups(self) -> dict[str, list[int]]:
-        """Return the features (columns of the matrix) of each column of the table."""
+        """Return the indices of the features that encode each column of the table."""
         numbers, booleans, categories, dates, texts = map(self.of_kind, KINDS)
         widths = [
             *((column, 1) for column in numbers),
@@ -155,7 +155,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return groups
 
     def array_shapes(self) -> dict[str, tuple[tuple[int, ...], type]]:
-        """Return the shape and type of each array of the fitted state."""
+        """Return the shape and data type of each array in the fitted state."""
         shapes: dict[str, tuple[tuple[int, ...], type]] = {}
         for kind in ("number", "date"):
             if n := len(self.of_kind(kind)):
@@ -175,13 +175,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return shapes
 
     def to_bytes(self) -> bytes:
-        """Return the fitted state as safetensors; the schema is stored separately, and no row is stored."""
+        """Return the fitted state in safetensors format; it contains neither the schema nor any rows."""
         check_is_fitted(self)
         return save_arrays({name: np.ascontiguousarray(array) for name, array in self.arrays_.items()})
 
     @classmethod
     def from_bytes(cls, schema: Schema, data: bytes) -> Self:
-        """Return the encoder with this schema and state; raise `ModelFormatError` if the data are invalid."""
+        """Create an encoder from a schema and stored state; raise `ModelFormatError` if the data are invalid."""
         encoder = cls(schema)
         try:
             arrays = load_arrays(data)
@@ -194,7 +194,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not np.allclose(_encode_text(PROBE, own, long=column.long), own["probe"], rtol=0, atol=PROBE_TOLERANCE):
                 raise ModelFormatError(
                     f"column {column.name!r} has different features than when the model was saved; install the "
-                    "version of scikit-learn that saved it, or train the model again."
+                    "scikit-learn version that was used to save the model, or train the model again."
                 )
         return encoder
 
@@ -219,7 +219,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _damaged(why: str) -> ModelFormatError:
     return ModelFormatError(
-        f"the encoder does not fit its schema or is damaged ({why}); copy or train the model again."
+        f"the encoder does not match its schema or is damaged ({why}); copy the model again, or train it again."
     )
 
 
@@ -232,7 +232,7 @@ def _moments(X: pd.DataFrame, column: TableColumn) -> NDArray[np.datetime64]:
 
 
 def _days(moments: NDArray[np.datetime64]) -> Floats:
-    """Return days since 1970; NaN for a missing date."""
+    """Return the number of days since 1970, or NaN for a missing date."""
     return np.asarray((moments - np.datetime64(0, "us")) / np.timedelta64(1, "D"))
 
 
@@ -243,7 +243,7 @@ def _missing_marks(X: pd.DataFrame, columns: list[TableColumn]) -> Iterable[NDAr
 
 
 def _fit_scores(columns: list[Floats]) -> Arrays:
-    """Return the interpolation points and their scores, of shape (columns, KNOTS), and the scores of the medians."""
+    """Return interpolation points and their scores, of shape (n_columns, KNOTS), and the score of each median."""
     knots, heights, fills = (np.zeros((len(columns), width)) for width in (KNOTS, KNOTS, 1))
     for position, column in enumerate(columns):
         known = column[~np.isnan(column)]
@@ -280,7 +280,7 @@ def _n_categories(column: TableColumn) -> int:
 
 
 def _one_hot(cells: pd.Series, column: TableColumn) -> Matrix:
-    """Return one feature per value; a value that is not in the schema becomes `OTHER`, or 0 in all features."""
+    """One-hot encode a column; a value that is not in the schema becomes `OTHER`, or 0 in all features."""
     out = np.zeros((len(cells), _n_categories(column)), dtype=np.float32)
     codes = np.asarray(pd.Categorical(cells, categories=[*column.values, OTHER]).codes)
     shown = (codes >= 0) & ((codes < len(column.values)) | column.other)
@@ -291,9 +291,9 @@ def _one_hot(cells: pd.Series, column: TableColumn) -> Matrix:
 
 
 def count_groups(cells: Iterable[Any], *, long: bool) -> Any:
-    """Return log counts of words and word pairs (long text), or of groups of two to four letters (short text).
+    """Return log-scaled counts of words and word pairs (long text), or of groups of 2 to 4 letters (short text).
 
-    The result is a sparse matrix with one row per cell and `HASHED` columns; None is an empty cell.
+    The result is a sparse matrix with one row per cell and `HASHED` columns; None is treated as empty text.
     """
     groups = {"analyzer": "word", "ngram_range": (1, 2)} if long else {"analyzer": "char_wb", "ngram_range": (2, 4)}
     hashing = HashingVectorizer(n_features=HASHED, alternate_sign=False, norm=None, **groups)
@@ -304,7 +304,7 @@ def count_groups(cells: Iterable[Any], *, long: bool) -> Any:
 
 
 def _fit_text(cells: pd.Series, *, long: bool) -> Arrays:
-    """Fit a latent semantic analysis (Deerwester et al., 1990) of hashed counts on a sample of the cells."""
+    """Fit latent semantic analysis (Deerwester et al., 1990) to the hashed counts of a sample of the cells."""
     counts = count_groups(cells.iloc[:: -(-len(cells) // FITTED_TEXT_ROWS)], long=long)
     weights = np.log((1 + counts.shape[0]) / (1 + np.bincount(counts.indices, minlength=HASHED))) + 1
     weighted = _weighted(counts, weights)
@@ -319,7 +319,7 @@ def _fit_text(cells: pd.Series, *, long: bool) -> Arrays:
 
 
 def _weighted(counts: Any, weights: Floats) -> Any:
-    """Weight rare groups more, and scale each cell to length 1."""
+    """Multiply the counts by the weights of the groups, and scale each cell to unit length."""
     weighted = counts.multiply(weights).tocsr()
     lengths = np.sqrt(weighted.multiply(weighted) @ np.ones(HASHED))
     return sparse.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ weighted

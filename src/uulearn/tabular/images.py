@@ -1,6 +1,6 @@
-"""Read images as rows, from a folder of images or a table with a column of paths.
+"""Read images as rows, from a folder of images or from a table with a column of image paths.
 
-All images are converted to the same size and number of channels, as bytes of shape (n, channels, height, width).
+All images are converted to the same size and color mode, as bytes of shape (n, channels, height, width).
 """
 
 import math
@@ -31,7 +31,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """The images that a model accepts: the column of paths, the size and the color mode."""
+    """Description of the images that a model accepts: the column of image paths, the size and the color mode."""
 
     column: str
     height: int
@@ -39,21 +39,21 @@ class ImageSchema:
     mode: str
     ids: tuple[str, ...] = ()
     flat: bool = False
-    """Whether each row is a flat vector of pixels, for models that do not accept images."""
+    """Whether each image is flattened to a vector of pixels, for models that do not accept images."""
 
     @property
     def row_shape(self) -> tuple[int, ...]:
-        """(channels, height, width), or their product if rows are flat."""
+        """Shape of one image: (channels, height, width), or (channels · height · width,) if images are flattened."""
         shape = MODES[self.mode], self.height, self.width
         return (math.prod(shape),) if self.flat else shape
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as data that can be stored as JSON."""
+        """Return the schema as a dictionary that can be stored as JSON."""
         return {"images": {**asdict(self), "ids": list(self.ids)}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the schema from the output of `to_dict`; raise ValueError for other data."""
+        """Create a schema from the output of `to_dict`; raise ValueError if the data are invalid."""
         own = data["images"]
         height, width = int(own["height"]), int(own["width"])
         if not (1 <= height <= LARGEST_SIZE and 1 <= width <= LARGEST_SIZE) or own["mode"] not in MODES:
@@ -64,18 +64,18 @@ class ImageSchema:
 def open_rows(
     source: str | Path, *, images: bool = False, format: str | None = None, sheet: str | None = None
 ) -> TableReader:
-    """Return a reader for a file of rows or a folder of images; with ``images``, the chunks are smaller."""
+    """Return a reader for a table file or a folder of images; with ``images``, the chunks are smaller."""
     if source != STANDARD and Path(source).is_dir() and not is_table_folder(source):
         return _open_folder(Path(source))
     return open_table(source, chunk_rows=CHUNK if images else CHUNK_ROWS, format=format, sheet=sheet)
 
 
 def _open_folder(folder: Path) -> TableReader:
-    """Return a reader of the images of a folder and its subfolders, sorted by name; the only column is their path."""
+    """Return a reader with one column: the paths of all images in a folder and its subfolders, sorted by name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     found = [path.relative_to(folder).as_posix() for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
     if not found:
-        raise TableError(f"{folder} has no images ({', '.join(IMAGE_SUFFIXES)}); pass a folder with images.")
+        raise TableError(f"{folder} contains no images ({', '.join(IMAGE_SUFFIXES)}); pass another folder.")
     others = len(files) - len(found)
     notes = [f"{folder} has {others} files that are not images; they are ignored."] if others else []
     frames = (pd.DataFrame({PATH: found[start : start + CHUNK]}) for start in range(0, len(found), CHUNK))
@@ -83,7 +83,7 @@ def _open_folder(folder: Path) -> TableReader:
 
 
 def base_folder(source: str | Path) -> Path:
-    """Return the folder that relative paths in a source refer to."""
+    """Return the folder that the image paths in a source are relative to."""
     path = Path(source)
     return path if path.is_dir() else path.parent
 
@@ -91,12 +91,12 @@ def base_folder(source: str | Path) -> Path:
 def survey_images(
     sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = (), flat: bool = False
 ) -> tuple[ImageSchema, list[str]]:
-    """Choose the size and color mode from some images of each source, and return notes about the choice.
+    """Choose the size and color mode from the first images of each source; return the schema and notes.
 
-    Without ``size``, images are resized to 32 × 32, unless all have the same size of at most 64 pixels.
+    Without ``size``, images are resized to 32 × 32 pixels, unless all have the same size and no side exceeds 64 pixels.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
-        raise TableError(f"images of {size} pixels are not supported; choose a size from 1 to {LARGEST_SIZE}.")
+        raise TableError(f"the image size {size} is not supported; choose a size from 1 to {LARGEST_SIZE} pixels.")
     sizes: set[tuple[int, int]] = set()
     has_color = False
     for source in sources:
@@ -104,7 +104,7 @@ def survey_images(
         with open_rows(source, images=True) as reader:
             where = column or PATH
             if where not in reader.columns:
-                raise TableError(f"{reader.name} has no column {where!r} of image paths; pass --images COLUMN.")
+                raise TableError(f"{reader.name} has no column {where!r}; name the column of paths with --images.")
             for frame in reader:
                 for path in frame[where].iloc[: SURVEYED_IMAGES - n_read]:
                     with _opened(base_folder(source), path) as image:
@@ -122,7 +122,7 @@ def survey_images(
 
 
 def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Bytes:
-    """Return the pixels of some images, of shape (n, channels, height, width), or (n, pixels) if rows are flat."""
+    """Load images as bytes of shape (n, channels, height, width), or (n, pixels) if images are flattened."""
     from PIL import Image
 
     out = np.empty((len(paths), MODES[schema.mode], schema.height, schema.width), dtype=np.uint8)
@@ -145,7 +145,7 @@ def _opened(folder: Path, path: Any) -> Any:
     except ImportError as error:
         raise ImportError("images need Pillow; install it with pip install 'uulearn[images]'.") from error
     if not isinstance(path, str) or not path:
-        raise TableError(f"the path of an image is {path!r}; fill it in, or remove the row.")
+        raise TableError(f"an image path is {path!r}; enter the path of an image, or remove the row.")
     place = folder / path
     try:
         with warnings.catch_warnings():

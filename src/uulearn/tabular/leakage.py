@@ -1,18 +1,18 @@
-"""Find columns that distinguish the sets by more than their class priors, such as a clinic's number or an export date.
+"""Find columns that distinguish the sets better than their class priors allow, such as a clinic name or an export date.
 
-Training on two sets assumes that positives have the same distribution in both sets, and so do negatives. Then an
+Training on two sets assumes that positives have the same distribution in both sets, and negatives as well. Then an
 event, such as "the color is red", has probability q = θt + (1 − θ)f in the first set and q′ = θ′t + (1 − θ′)f in the
-second, with t and f its rates among positives and negatives. Both rates must be in [0, 1]. For θ > θ′ this means
+second, where t and f are its rates among positives and negatives. Both rates lie in [0, 1]. For θ > θ′, this implies
 
-    (1 − θ)/(1 − θ′) ≤ q/q′ ≤ θ/θ′:
+    (1 − θ)/(1 − θ′) ≤ q/q′ ≤ θ/θ′.
 
-at priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. An event outside
-these bounds differs between the sets for a reason other than the class, and a classifier would learn that reason.
+At priors of 0.8 and 0.2, no event can be more than four times as frequent in one set as in the other. If an event
+violates these bounds, the sets differ for a reason other than the class, and a classifier would learn this difference.
 
-The rows of each column are split into two halves: values that violate the bound are chosen on one half and counted on
-the other, and vice versa. Exact intervals (Clopper and Pearson, 1934) have a joint confidence of 99.9% for all columns:
-under the assumption, at most one table in a thousand is reported by mistake. Small differences are harmless, so a rate
-must be outside [0, 1] by at least `MARGIN`, unless the column distinguishes the sets completely.
+The rows are split into two halves. Values that violate a bound are chosen on one half and counted on the other half,
+and vice versa. Exact intervals (Clopper and Pearson, 1934) have a joint confidence of 99.9% for all columns, so at most
+one pair of tables in a thousand causes a false alarm. Small differences are harmless, so a column is reported only if a
+rate is outside [0, 1] by at least `MARGIN`, or if the column distinguishes the sets completely.
 """
 
 import math
@@ -56,7 +56,7 @@ class LeakingColumn:
 
     column: str
     auc: float
-    """AUC of distinguishing the sets by this column alone, on held-out rows: 0.5 is chance level, 1 is perfect."""
+    """AUC for distinguishing the sets by this column alone, on held-out rows; 0.5 is chance level, 1 is perfect."""
     reason: str
 
 
@@ -69,11 +69,11 @@ def find_leaking_columns(
     files: Sequence[str] = FILE_NAMES,
     seed: int = 0,
 ) -> list[LeakingColumn]:
-    """Return the columns that differ between two sets by more than their class priors allow, clearest first.
+    """Return the columns that differ between two sets by more than their class priors allow, highest AUC first.
 
-    The frames are random samples of the rows of each set, converted by `uulearn.tabular.schema.apply_schema`.
-    ``files`` are the file names used in the reasons. Priors of (1, 0) allow any difference, so only columns that are
-    constant in each set, with different values in the two sets, are found.
+    Each frame is a random sample of the rows of one set, converted by `uulearn.tabular.schema.apply_schema`. ``files``
+    contains the file names to mention in the reasons. Class priors of (1, 0) allow any difference, so only columns with
+    a different constant value in each set are found.
 
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
@@ -101,20 +101,20 @@ def find_leaking_columns(
 def find_label_columns(
     frame0: pd.DataFrame, frame1: pd.DataFrame, schema: Schema, set_priors: Pair, *, files: Sequence[str] = FILE_NAMES
 ) -> list[LeakingColumn]:
-    """Return the columns that are probably the label: one of two values occurs as often as the class priors say.
+    """Return the columns that are probably the label, because the frequencies of a value match the class priors.
 
-    By the equations above, frequencies of θ and θ′ mean that the value occurs in all positives and in no negative.
-    Exact intervals of both frequencies must contain the class priors. Few rows do not distinguish a label from a good
-    feature, so a lower bound of t − f must also exceed `LABEL_SEPARATION`, unless the name is that of a label. The
-    frames are those of `find_leaking_columns`. ``benchmarks/label_column.py`` measures false alarms and power.
+    By the equations above, a value with frequencies θ and θ′ occurs in all positives and in no negatives. Exact
+    intervals of both frequencies must contain the class priors. With few rows, a good feature can look like a label, so
+    a lower bound of t − f must also reach `LABEL_SEPARATION`, unless the column has a typical label name. See
+    `find_leaking_columns` for the parameters. ``benchmarks/label_column.py`` measures false alarms and power.
 
     >>> schema = Schema((TableColumn("sick", "boolean"), TableColumn("smokes", "boolean")))
     >>> in_a = pd.DataFrame({"sick": [1.0] * 160 + [0.0] * 40, "smokes": [1.0] * 100 + [0.0] * 100})
     >>> in_b = pd.DataFrame({"sick": [1.0] * 42 + [0.0] * 158, "smokes": [1.0] * 80 + [0.0] * 120})
     >>> [found] = find_label_columns(in_a, in_b, schema, (0.8, 0.2))
     >>> print(found.reason)  # doctest: +NORMALIZE_WHITESPACE
-    Column 'sick' is probably the label: true occurs in 80% of the rows of the first file and 21% of those of the second
-    file, and the class priors are 0.8 and 0.2.
+    Column 'sick' is probably the label: true occurs in 80% of the rows of the first file and 21% of the rows of the
+    second file, which matches the priors 0.8 and 0.2.
     """
     found = []
     for column in schema.columns:
@@ -133,7 +133,7 @@ def find_label_columns(
                 q, q_prime = counts[0] / sizes[0], counts[1] / sizes[1]
                 reason = (
                     f"Column {column.name!r} is probably the label: {show_value(value, column)} occurs in {q:.0%} of "
-                    f"the rows of {files[0]} and {q_prime:.0%} of those of {files[1]}, and the class priors are "
+                    f"the rows of {files[0]} and {q_prime:.0%} of the rows of {files[1]}, which matches the priors "
                     f"{set_priors[0]:g} and {set_priors[1]:g}."
                 )
                 found.append(LeakingColumn(column.name, 0.5 + abs(q - q_prime) / 2, reason))
@@ -142,7 +142,7 @@ def find_label_columns(
 
 
 def _has_class_priors(column: TableColumn, counts: Sequence[int], sizes: Sequence[int], priors: Pair) -> bool:
-    """Return whether a value occurs in both sets as often as positives, and hardly in negatives."""
+    """Return whether the frequencies of a value match the class priors, and the value is rare in negatives."""
     level = (1 - LABEL_CONFIDENCE) / 2
     low, high = np.transpose([exact_interval(*pair, level) for pair in zip(counts, sizes, strict=True)])
     if (priors < low - ROUNDED_PRIOR).any() or (priors > high + ROUNDED_PRIOR).any():
@@ -154,7 +154,7 @@ def _has_class_priors(column: TableColumn, counts: Sequence[int], sizes: Sequenc
 
 
 class ColumnCells(NamedTuple):
-    """The values of one column of one set, and a mask of the values that are not missing."""
+    """Values of a column in one set, with a mask of the values that are not missing."""
 
     values: NDArray[Any]
     known: Mask
@@ -168,11 +168,11 @@ def _column_cells(series: pd.Series, column: TableColumn) -> ColumnCells:
 
 
 class Coding(NamedTuple):
-    """A map from cells to integers: 0 for missing, then ranges or values, and the last code for other values."""
+    """Mapping of cells to integer codes: 0 for missing cells, one per value or range, and the last for other values."""
 
     column: TableColumn
     values: NDArray[Any]
-    """Sorted values, or inner bounds of ranges."""
+    """Sorted values, or the boundaries between ranges."""
     ranges: bool
     score: Callable[[NDArray[Any]], Floats] | None = None  # for text: a function from cells to numbers
 
@@ -191,7 +191,7 @@ class Coding(NamedTuple):
         return np.bincount(codes, minlength=size)
 
     def describe(self, chosen: Mask, counts: Codes) -> str:
-        """Describe the chosen codes as the subject and verb of a sentence."""
+        """Describe the chosen codes in words, for example "values below 3 occur"."""
         codes = np.flatnonzero(chosen & (counts > 0))
         if codes.tolist() == [0]:
             return "missing cells occur"
@@ -222,7 +222,7 @@ class Coding(NamedTuple):
 
 
 def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Coding]:
-    """Return the codings for comparing a column: by values, by ranges, or both."""
+    """Return the codings for comparing a column between the sets: by value, by range, or both."""
     if column.kind == "category":
         return [Coding(column, np.array([*column.values, OTHER], dtype=object), ranges=False)]
     if column.kind == "boolean":
@@ -240,7 +240,7 @@ def make_codings(column: TableColumn, cells: Sequence[ColumnCells]) -> list[Codi
 
 
 def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Coding:
-    """Code text by naive Bayes scores; the model is fitted on half of the rows, and the ranges on the other half."""
+    """Code text by ranges of naive Bayes scores; the model and the ranges use different halves of the rows."""
     fitted = np.arange(len(texts)) % 2 == 0
     if min(np.bincount(sets[fitted], minlength=2)) == 0 or fitted.all():
         return Coding(column, np.empty(0), ranges=True, score=lambda some: np.zeros(len(some)))
@@ -286,16 +286,16 @@ def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Se
 
 def _identifies_file(column: TableColumn, auc: float, how: str) -> LeakingColumn:
     reason = (
-        f"Column {column.name!r} identifies the file of a row ({how}), so a classifier would learn the files, not the "
-        "classes."
+        f"Column {column.name!r} identifies the file of a row ({how}), so a classifier would learn to distinguish the "
+        "files instead of the classes."
     )
     return LeakingColumn(column.name, auc, reason)
 
 
 class PriorBound(NamedTuple):
-    """One of the two bounds: the set in which an event is too frequent, and the weights of the violation.
+    """A bound on the frequencies of an event: the set in which it may be too frequent, and the weights of the sets.
 
-    In the class that is rarer in this set, the event has the rate (few·q_other − many·q_own)/|θ − θ′| ≥ 0.
+    The bound is (few·q_other − many·q_own)/|θ − θ′| ≥ 0, because the left side is the rate of the event in one class.
     """
 
     own: int
@@ -317,7 +317,7 @@ def _beyond_bounds(
     alpha: float,
     files: Sequence[str],
 ) -> LeakingColumn | None:
-    """Choose values on one half of the rows and count them on the other half, and vice versa."""
+    """Check both bounds for a column; values are chosen on one half of the rows and counted on the other half."""
     gap = abs(priors[0] - priors[1])
     events: list[tuple[float, Pair, PriorBound, str]] = []
     areas = []
@@ -363,7 +363,7 @@ def _is_perfect(shares: Pair, side: PriorBound) -> bool:
 
 
 def _choose(counts: Sequence[Codes], side: PriorBound) -> Mask:
-    """Return the codes that violate the bound by more than a standard error."""
+    """Return the codes that violate the bound by more than one standard error."""
     sizes = [max(1, int(counts[which].sum())) for which in (side.own, 1 - side.own)]
     own, other = counts[side.own] / sizes[0], counts[1 - side.own] / sizes[1]
     error = np.sqrt(side.many**2 * own / sizes[0] + side.few**2 * other / sizes[1])
@@ -372,7 +372,7 @@ def _choose(counts: Sequence[Codes], side: PriorBound) -> Mask:
 
 
 def _excess(counts: Sequence[Codes], chosen: Mask, side: PriorBound, level: float) -> tuple[float, Pair]:
-    """Return a lower confidence bound of the violation, and the fraction of rows of each set."""
+    """Return a lower confidence bound for the violation, and the fraction of rows with the codes in each set."""
     inside = [int(own[chosen].sum()) for own in counts]
     sizes = [int(own.sum()) for own in counts]
     own, other = side.own, 1 - side.own
@@ -382,13 +382,13 @@ def _excess(counts: Sequence[Codes], chosen: Mask, side: PriorBound, level: floa
 
 
 def exact_interval(count: int, size: int, level: float) -> Pair:
-    """Return the interval of Clopper and Pearson for a fraction; each end is wrong with probability ``level``."""
+    """Return the Clopper–Pearson interval of a proportion; each end has an error probability of ``level``."""
     low = float(beta.ppf(level, count, size - count + 1)) if count else 0.0
     return low, float(beta.ppf(1 - level, count + 1, size - count)) if count < size else 1.0
 
 
 def _area(before: Sequence[Codes], after: Sequence[Codes]) -> float:
-    """Return the AUC on one half of the rows; the order of the codes is learned on the other half."""
+    """Return the AUC on one half of the rows; the codes are ordered by their frequencies in the other half."""
     order = np.argsort((before[0] + 1) / (before[1] + 1), kind="stable")
     first, second = (own[order] / own.sum() for own in after)
     return float(first @ (np.cumsum(second) - second / 2))

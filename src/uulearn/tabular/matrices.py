@@ -1,7 +1,7 @@
-"""Convert two files, or two folders of images, to two matrices, in bounded memory.
+"""Convert two files or two folders of images to two matrices, with bounded memory use.
 
-A file is parsed once. A small file is kept in memory, and the parsed rows of a larger CSV file are stored in a
-temporary Arrow file. Large files in other formats are read again to sample rows and to encode them.
+Small files are parsed once and kept in memory. The parsed rows of larger CSV files are stored in a temporary Arrow
+file. Large files in other formats are read again to sample and to encode their rows.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
 MIN_DISTINCT_FRACTION = 0.5  # if the fraction of distinct rows is lower, equal rows count as different cases
 
 Matrix = NDArray[Any]
-"""Rows of numbers, float32 of shape (n, features), or of images, bytes of shape (n, channels, height, width)."""
+"""Encoded rows, float32 of shape (n, features), or images, bytes of shape (n, channels, height, width)."""
 
 
 class RowSource:
-    """A file of rows, or a folder of images, that can be read more than once."""
+    """A table file or a folder of images that can be read more than once."""
 
     def __init__(self, path: str | Path, images: bool = False, sheet: str | None = None) -> None:
         self.path, self.images, self.sheet, self.rows, self.notes = path, images, sheet, 0, list[str]()
@@ -53,17 +53,17 @@ class RowSource:
 
     @property
     def name(self) -> str:
-        """Name of the file in messages."""
+        """File name that is shown in messages."""
         return Path(self.path).name
 
     def closed(self) -> RowSource:
-        """Return a copy that has the name, the number of rows and the notes, but not the rows."""
+        """Return a copy with the file name, the number of rows and the notes, but without the rows."""
         other = RowSource(self.path, self.images, self.sheet)
         other.rows, other.notes = self.rows, self.notes
         return other
 
     def keep_spelling(self, columns: Iterable[str]) -> None:
-        """Parse the file again on the next read if one of these columns was stored as numbers (``007`` as 7)."""
+        """Parse the file again on the next read if one of these columns was converted to numbers (``007`` to 7)."""
         if not self._as_numbers.isdisjoint(columns):
             self._kept, self._store = [], None
 
@@ -129,7 +129,7 @@ def _stored_frames(file: BinaryIO) -> Iterator[pd.DataFrame]:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The columns of two files, the fitted encoder (None for images), and notes for the user."""
+    """Schema of two files, with the fitted encoder (None for images) and notes for the user."""
 
     sources: tuple[RowSource, RowSource]
     schema: Schema | ImageSchema
@@ -138,10 +138,10 @@ class Prepared:
     notes: list[str]
     sizes: tuple[int, int]
     missing: dict[str, tuple[float, float]]
-    """Fraction of missing values of each column, in each file."""
+    """Fractions of missing values in each column, one for each file."""
 
     def matrices(self, folder: Path) -> tuple[Matrix, Matrix]:
-        """Return the rows of both files as numbers; large matrices are in temporary files in ``folder``."""
+        """Return the encoded rows of both files; large matrices are stored in temporary files in ``folder``."""
         first, second = (self._matrix(which, folder) for which in (0, 1))
         return first, second
 
@@ -195,7 +195,7 @@ def prepare(
 def _read_both(
     sources: tuple[RowSource, RowSource], unit: str, add: Callable[[pd.DataFrame, int], object]
 ) -> tuple[int, int]:
-    """Call ``add`` with all rows of each source, and return the number of rows of each."""
+    """Call ``add`` with every chunk of both sources, and return their numbers of rows."""
     for which, source in enumerate(sources):
         for frame in source.frames():
             add(frame, which)
@@ -205,7 +205,7 @@ def _read_both(
 
 
 def _file_notes(sources: tuple[RowSource, RowSource]) -> list[str]:
-    """Return the notes of both files, which start with the name of the file."""
+    """Return the notes about both files; each note starts with the file name."""
     return [note for source in sources for note in source.notes]
 
 
@@ -218,7 +218,7 @@ def prepare_images(
     ids: Sequence[str] = (),
     flat: bool = False,
 ) -> Prepared:
-    """Determine the size and color mode of the images of two folders, or of two tables with a column of paths."""
+    """Determine the image size and color mode for two folders, or for two tables with a column of image paths."""
     sources = (RowSource(first, images=True), RowSource(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
     sizes = _read_both(sources, "images", lambda frame, which: None)
@@ -228,17 +228,17 @@ def prepare_images(
 def encode_rows(
     frame: pd.DataFrame, schema: Schema | ImageSchema, encoder: TableEncoder | None, folder: Path, name: str
 ) -> Matrix:
-    """Convert the rows of a chunk to the input of the classifier."""
+    """Convert a chunk of rows to the input of the classifier."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
-            raise TableError(f"{name} has no column {schema.column!r} of image paths; add it, or pass a folder.")
+            raise TableError(f"{name} has no column {schema.column!r}; add this column of paths, or pass a folder.")
         return load_images(frame[schema.column].tolist(), folder, schema)
-    assert encoder is not None, "only images have no encoder"
+    assert encoder is not None, "rows that are not images require an encoder"
     return encoder.transform(apply_schema(frame, schema, name=name))
 
 
 class RowSplit(NamedTuple):
-    """Rows of a set for training, for choosing the best epoch, and for evaluation."""
+    """Positions of the rows of a set for training, for choosing the best epoch and for evaluation."""
 
     train: Positions
     choose: Positions
@@ -246,16 +246,16 @@ class RowSplit(NamedTuple):
 
 
 def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tuple[RowSplit, RowSplit], str | None]:
-    """Hold out rows of both sets, half to choose the epoch, half to evaluate; return a note if duplicates are split.
+    """Hold out rows of both sets, half to choose the best epoch and half for evaluation; return the splits and a note.
 
-    Duplicate rows stay together, unless most rows have duplicates, as in tables with few categories. Then duplicates
-    are treated as different cases with equal values.
+    Duplicate rows stay together, unless fewer than half of the rows are distinct, as in tables with few categories. In
+    that case, duplicates are treated as different cases, and the note says so.
     """
     digests = [digests_of(DenseRows(torch.from_numpy(rows))) for rows in X]
     distinct = len(np.unique(np.concatenate(digests))) / sum(map(len, digests))
     note = None
     if distinct < MIN_DISTINCT_FRACTION:
-        note = f"only {100 * distinct:.0f}% of the rows are distinct, so equal rows count as different cases"
+        note = f"only {100 * distinct:.0f}% of the rows are distinct, so identical rows are treated as different cases"
         starts = (0, len(digests[0]))
         digests = [start + np.arange(len(own)) for start, own in zip(starts, digests, strict=True)]
     held = choose_held_out((digests[0], digests[1]), fraction, seed)
@@ -268,15 +268,15 @@ def split_rows(X: tuple[Matrix, Matrix], fraction: float, seed: int) -> tuple[tu
         train = np.setdiff1d(np.arange(len(X[which])), held[which])
         if min(len(train), len(choose), len(evaluate)) < 2:
             raise TableError(
-                f"set {which} has {len(X[which])} rows, too few to hold out {fraction:g} of them; use more rows, or a "
-                "larger --hold-out."
+                f"set {which} has {len(X[which])} rows, too few to hold out a fraction of {fraction:g}; use more "
+                "rows, or a larger --hold-out."
             )
         splits.append(RowSplit(train, choose, evaluate))
     return (splits[0], splits[1]), note
 
 
 def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
-    """Return some rows as a new matrix, copied in parts."""
+    """Copy the selected rows to a new matrix, in parts."""
     out = MatrixWriter((len(positions), *X.shape[1:]), X.dtype, folder)
     step = max(1, 2**24 // max(1, X[:1].nbytes))
     for start in range(0, len(positions), step):
@@ -285,9 +285,9 @@ def take(X: Matrix, positions: Positions, folder: Path) -> Matrix:
 
 
 class MatrixWriter:
-    """A matrix that is written in parts: in memory, or in a temporary file in ``folder`` if it is large.
+    """Writer for a matrix that is filled in parts; large matrices are written to a temporary file in ``folder``.
 
-    The file is mapped into memory only after it is written, so its pages do not count as used memory.
+    The file is mapped into memory only after all rows are written, so its pages do not count as used memory.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], folder: Path) -> None:
@@ -309,7 +309,7 @@ class MatrixWriter:
             self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
 
     def matrix(self) -> Matrix:
-        """Return the matrix; a temporary file is deleted with the last array that uses it."""
+        """Return the matrix; its temporary file is deleted when no array uses it anymore."""
         if self._array is not None:
             return self._array
         with self._explained(), self._file:
@@ -325,7 +325,7 @@ class MatrixWriter:
 
 
 def no_room(size: int, folder: Path, error: OSError, remedy: str) -> TableError:
-    """Return the error for a disk that has no space for the matrix."""
+    """Return the error to raise if the disk has too little space for the matrix."""
     return TableError(
         f"the encoded rows need {size / 2**20:,.1f} MiB in {folder} ({error.strerror or error}); free space there, "
         f"or {remedy}."

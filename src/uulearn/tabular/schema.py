@@ -1,6 +1,6 @@
-"""The columns that a model uses, and the conversion of rows to these columns in training and prediction.
+"""Schema of the columns that a model uses, and conversion of rows to this schema in training and prediction.
 
-A schema is stored as JSON in the model directory. Its only values from the files are the frequent categories.
+A schema is stored as JSON in the model directory. The only cell values in it are the frequent values of categories.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, pars
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
-"""The category of values that were rare or absent in the training files."""
+"""Category that replaces values that were rare or absent in the training files."""
 # Larger numbers are clipped and smaller ones become 0, so no later step overflows.
 LARGEST_CELL, SMALLEST_CELL = 1e300, 1e-280
 SCHEMA_VERSION = 1
@@ -29,7 +29,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column that the model uses, with the details of its kind, such as the values of a category."""
+    """A column that the model uses: its name, its kind, and details such as the values of a category."""
 
     name: str
     kind: str
@@ -47,10 +47,10 @@ class TableColumn:
         for flag in ("missing", "other", "day_first", "clock", "long"):
             _check(isinstance(getattr(self, flag), bool), f"{flag} of column {self.name!r} must be true or false")
         words = isinstance(self.values, tuple) and all(isinstance(value, str) for value in self.values)
-        _check(words, f"values of column {self.name!r} must be words")
-        _check(len(set(self.values)) == len(self.values), f"values of column {self.name!r} repeat")
+        _check(words, f"values of column {self.name!r} must be strings")
+        _check(len(set(self.values)) == len(self.values), f"values of column {self.name!r} must be unique")
         _check(OTHER not in self.values, f"values of column {self.name!r} must not contain {OTHER!r}")
-        _check(bool(self.values) == (self.kind == "category"), f"column {self.name!r} needs values if a category")
+        _check(bool(self.values) == (self.kind == "category"), f"column {self.name!r}: only categories need values")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         _check(len(self.columns) > 0, "a schema must have at least one column")
-        _check(all(isinstance(name, str) for name in self.ids), "ids must be names of columns")
+        _check(all(isinstance(name, str) for name in self.ids), "ids must be column names")
         texts = isinstance(self.left_out, dict) and all(isinstance(t, str) for p in self.left_out.items() for t in p)
         _check(texts, "left_out must map column names to reasons")
         repeated = repeated_names([*self.names, *self.ids, *self.left_out])
@@ -80,7 +80,7 @@ class Schema:
         return [column.name for column in self.columns]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as data that can be stored as JSON."""
+        """Return the schema as a dictionary that can be stored as JSON."""
         defaults = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
         columns = [
             {
@@ -95,7 +95,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
-        """Return the schema from the output of `to_dict`; raise ValueError for other data."""
+        """Create a schema from the output of `to_dict`; raise ValueError if the data are invalid."""
         given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out"}, set())
         version = given["format_version"]
         _check(version == SCHEMA_VERSION, f"format_version is {version!r}, expected {SCHEMA_VERSION}")
@@ -113,13 +113,13 @@ class Schema:
 
 
 def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
-    """Return the columns of a schema in its order, converted to the types of their kinds.
+    """Return the columns of a schema, in schema order, converted to the types of their kinds.
 
     Numbers and booleans become float64 (1 for true, NaN for missing), dates become datetime64 in UTC, categories become
     Categorical with a fixed list of values, and text becomes strings or None. A number, boolean or date that cannot be
     parsed is an error, and a category that is not in the schema becomes ``"(other)"``.
 
-    ``name`` is the name of the file in error messages. Their row numbers start at 1 and follow the index.
+    ``name`` is the file name in error messages. The row number in a message is the index of the row plus 1.
 
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("color", "category", values=("green", "red"))))
     >>> apply_schema(pd.DataFrame({"color": ["red", "blue"], "age": ["41", None]}), schema, name="new.csv")
@@ -137,18 +137,18 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
 
 
 def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -> None:
-    """Raise `TableError` if a file does not have all of the columns."""
+    """Raise `TableError` if a file lacks any of the columns."""
     there = [str(column) for column in columns]
     lacking = [wanted for wanted in names if wanted not in set(there)]
     if lacking:
         raise TableError(
             f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
-            f"{suggest(lacking[0], there)}; the file needs all columns that the model was trained on, with these names."
+            f"{suggest(lacking[0], there)}; the file must have all columns that the model was trained on."
         )
 
 
 def join_names(names: Iterable[str], limit: int = 5) -> str:
-    """Return names in quotes; a long list is shortened to the first names.
+    """Join names in quotes; only the first names of a long list are shown.
 
     >>> join_names(["a", "b", "c"]), join_names("abcdef", 2)
     ("'a', 'b' and 'c'", "'a', 'b' and 4 more")

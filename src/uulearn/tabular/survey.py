@@ -1,14 +1,14 @@
-"""Determine the columns of two files from all rows, in chunks and bounded memory, and check that they match.
+"""Determine the columns of two files from all rows, with bounded memory use, and check that the columns match.
 
-A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise it
-contains words: it is a category if it has few values, and text if it has many. The row order does not matter:
+A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise, its cells
+are words: the column is a category if it has few distinct values, and text otherwise.
 
 - If a column is a number or date column in only one file, an error with an example is raised.
-- ``1,234`` and ``3,5`` are not numbers. A column with such cells is used as words, and a note is added.
+- ``1,234`` and ``3,5`` are not numbers. A column with such cells is a word column, and a note is added.
 - The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
-  day comes first. If no cell of either file shows the order, the day is assumed to come first, and a note is added.
-- A category has at most 50 values, or up to 200 if there are 100 rows per value on average, and fewer values than half
-  the number of rows. A value in fewer than 5 rows, or in less than 0.1% of the rows, becomes ``"(other)"``.
+  day comes first. If no cell determines the order, the day is assumed to come first, and a note is added.
+- A category has at most 50 values, or at most 200 if there are 100 rows per value on average, and at least twice as
+  many rows as values. A value in fewer than 5 rows, or in less than 0.1% of the rows, becomes ``"(other)"``.
 - Columns that are empty, constant or copies of another column are dropped, and a note is added.
 """
 
@@ -59,14 +59,14 @@ Integers = NDArray[np.int64]
 
 
 class Example(NamedTuple):
-    """A cell and its row, counted from 1."""
+    """A cell value and its row number, counted from 1."""
 
     row: int
     value: str
 
     @property
     def text(self) -> str:
-        """The cell and its row as text."""
+        """The value and the row number as text."""
         return f"{quote_value(self.value)} in row {self.row}"
 
 
@@ -89,7 +89,7 @@ class ColumnSummary:
         self.digest = hashlib.sha256()  # the same for columns with the same cells in the same order
 
     def add(self, cells: Cells, which: int) -> None:
-        """Add the cells of a chunk of file 0 or 1."""
+        """Update the statistics with a chunk of file 0 or 1."""
         start, counts = int(self.rows[which]), cells.counts()
         self.rows[which] += len(cells.codes)
         self.missing[which] += int((cells.codes < 0).sum())
@@ -137,12 +137,12 @@ class ColumnSummary:
 
     @property
     def n_distinct(self) -> float:
-        """Number of distinct values, infinite if above `MAX_CATEGORIES`."""
+        """Number of distinct values, or infinity if it exceeds `MAX_CATEGORIES`."""
         return np.inf if self.value_counts is None else len(self.value_counts)
 
     @property
     def all_different(self) -> bool:
-        """Whether the first `FIRST_CELLS` cells of each file are all different; both files may have the same values."""
+        """Whether the first `FIRST_CELLS` cells of each file are distinct; a value may occur once in each file."""
         return all(len(np.unique(own)) == len(own) for own in (np.concatenate([*f, []]) for f in self._first))
 
     def _count_values(self, cells: Cells, hashes: Hashes, counts: Integers) -> None:
@@ -193,7 +193,7 @@ class ColumnSummary:
 
 
 def _hash_values(cells: Cells) -> Hashes:
-    """Return a nonzero hash of each value: numbers are hashed by value, as in `Cells.labels`, others by text."""
+    """Return a nonzero hash of each value: numbers are hashed by value, as in `Cells.labels`, other cells by text."""
     hashes = np.empty(len(cells.kinds), dtype=np.uint64)
     number = cells.kinds == NUMBER
     hashes[number] = cells.numbers[number].view(np.uint64) ^ MIX
@@ -213,9 +213,9 @@ def check_columns(
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the columns to use, in the order of the first file, and why the others are dropped; no rows are read.
+    """Check the column names of two files; return the columns to use, and why each other column is dropped.
 
-    ``drop``, ``ids`` and ``only`` are the columns to drop, to keep for the output only, and to use (default: all).
+    ``drop`` lists columns to drop, ``ids`` columns that are only copied to the output, and ``only`` columns to use.
 
     >>> check_columns([["age", "note"], ["note", "age"]], drop=["note"])
     (['age'], {'note': 'dropped by --drop'})
@@ -224,7 +224,7 @@ def check_columns(
     for file, names in zip(files, columns, strict=True):
         bad = next((name for name in names if not isinstance(name, str) or not name), None)
         if bad is not None:
-            raise TableError(f"{file} has a column named {bad!r}; use non-empty text as names.")
+            raise TableError(f"{file} has a column named {bad!r}; column names must be non-empty strings.")
         if repeated := repeated_names(names):
             raise TableError(f"{file} has two columns named {repeated[0]!r}; rename one of them.")
     either = list(dict.fromkeys([*columns[0], *columns[1]]))
@@ -237,7 +237,7 @@ def check_columns(
             )
     for first, second, both in (("--drop", "--id", {*drop} & {*ids}), ("--only", "--drop", {*only} & {*drop})):
         if both:
-            raise TableError(f"{first} and {second} both name {join_names(sorted(both))}; name a column only once.")
+            raise TableError(f"{first} and {second} both name {join_names(sorted(both))}; use only one of the options.")
     wanted = [name for name in either if name not in {*drop, *ids} and (not only or name in only)]
     for which in (0, 1):
         lone = [name for name in wanted if name not in set(columns[which])]
@@ -249,16 +249,16 @@ def check_columns(
                 f"files need the same columns, so rename columns that are spelled differently, or drop them ({remedy})."
             )
     if not wanted:
-        raise TableError("no column is left for training; pass fewer columns to --drop and --id, or others to --only.")
+        raise TableError("no column is left for training; exclude fewer columns with --drop, --id and --only.")
     dropped = dict.fromkeys(drop, "dropped by --drop")
     dropped |= {name: "not named by --only" for name in either if name not in {*wanted, *drop, *ids}}
     return wanted, dropped
 
 
 class Survey:
-    """Collector of column statistics, which reads both files in chunks of any size and creates the schema.
+    """Collector of column statistics that receives two files in chunks of any size and creates the schema.
 
-    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` are the file names in messages.
+    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` contains the file names for messages.
 
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
@@ -281,13 +281,13 @@ class Survey:
         self._columns: list[list[str] | None] = [None, None]
 
     def add(self, frame: pd.DataFrame, which: int) -> None:
-        """Add rows of file 0 or 1."""
+        """Update the statistics with rows of file 0 or 1."""
         names = list(frame.columns)
         if self._columns[which] is None:
             self._columns[which] = names
             self._check_columns()
         elif names != self._columns[which]:
-            raise TableError(f"the columns of {self.files[which]} change within the file; write the file again.")
+            raise TableError(f"the columns of {self.files[which]} change within the file; save the file again.")
         for name in names:
             if name in {*self.drop, *self.ids} or (self.only and name not in self.only):
                 continue
@@ -341,11 +341,11 @@ class Survey:
                 )
                 raise TableError(
                     f"column {name!r} has dates with the day first ({day}) and with the month first ({month}); write "
-                    f"them like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
+                    f"all dates like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
                 )
 
     def _explain_mismatch(self, name: str) -> str:
-        """Return an explanation of how a column differs between the files, with a cell of each, and how to fix it."""
+        """Return a message that explains how a column differs between the files, with examples and a fix."""
         summary, files = self.summaries[name], self.files
         strict = 0 if summary.file_kind(0) in (NUMBER, DATE) else 1  # one of the two is, or they would be compatible
         own, other = summary.file_kind(strict), summary.file_kind(1 - strict)
@@ -363,7 +363,7 @@ class Survey:
 
 
 def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str, str], list[str]]:
-    """Return the columns without information and the reason for each, and one note per reason."""
+    """Return the columns that carry no information, with a reason for each column, and one note per reason."""
     why: dict[str, str] = {}
     originals: dict[bytes, str] = {}
     for name, summary in summaries.items():
@@ -403,16 +403,16 @@ def _make_column(name: str, summary: ColumnSummary) -> TableColumn:
 
 
 def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
-    """Return notes for the user about a column."""
+    """Return notes for the user about one column."""
     name, rows, n_separated, orders = column.name, summary.known, summary.n_separated, summary.orders
     notes = []
     words = [examples[WORD] for examples in summary.examples if WORD in examples]
     if column.kind in ("category", "text") and words:
         if n_separated and n_separated + int(summary.kinds[:, NUMBER].sum()) >= rows / 2:
             notes.append(
-                f"Column {name!r} looks like numbers with separators or a decimal comma (such as "
-                f"{quote_value(words[0].value)}), which are not parsed, and is used as {column.kind}; write 1234.5 to "
-                "use it as a number."
+                f"Column {name!r} has numbers with separators or a decimal comma (such as "
+                f"{quote_value(words[0].value)}), which cannot be parsed, and is used as {column.kind}; write numbers "
+                "like 1234.5 to use it as a number."
             )
         for kind, what in ((NUMBER, "number"), (DATE, "date")):
             if not n_separated and summary.kinds[:, kind].sum() >= rows / 2:
@@ -424,7 +424,7 @@ def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
         example = next(examples[EITHER] for examples in summary.order_examples if EITHER in examples)
         notes.append(
             f"Column {name!r} has dates such as {example.value!r}, and no date shows whether the day or the month "
-            "comes first; the day is assumed to come first (write dates like 2024-12-31 otherwise)."
+            "comes first; the day is assumed to come first (if this is wrong, write dates like 2024-12-31)."
         )
     dense = all(summary.is_rising) or summary.high - summary.low < DENSE * rows
     numbered = column.kind == "number" and summary.is_integer and dense

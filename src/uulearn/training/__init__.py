@@ -1,4 +1,4 @@
-"""Training (Algorithm 1): the loop, its options and history, and functions that score many rows."""
+"""Training loop (Algorithm 1), training options, training history, and functions that score rows."""
 
 from uulearn.training.history import History
 from uulearn.training.loop import Trainer

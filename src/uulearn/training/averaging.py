@@ -1,7 +1,7 @@
-"""An exponential moving average of a module's weights and statistics.
+"""Exponential moving average of the weights and buffers of a module.
 
-torch's ``AveragedModel`` reads a counter from the device at every step, which makes it several times slower for small
-models. For a linear model, this is a noticeable fraction of the training time.
+torch's ``AveragedModel`` reads a counter from the device at every step. It is several times slower than this class for
+small models, and takes a noticeable fraction of the training time of a linear model.
 """
 
 import copy
@@ -26,7 +26,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Add the model's current weights to the average; counters are copied."""
+        """Update the average with the current weights of the model, and copy its integer counters."""
         n = self.n_updates
         weight = 1.0 - min(self.decay, (1 + n) / (10 + n)) if n else 1.0
         # Read the tensors again each time, because a module may replace its buffers.
@@ -37,16 +37,16 @@ class MovingAverage:
         self.n_updates += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that `load_state_dict` restores."""
+        """Return the current state for `load_state_dict`."""
         return {"n_updates": self.n_updates, "module": dict(self.module.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a stored state."""
+        """Restore a state returned by `state_dict`."""
         self.n_updates = int(state["n_updates"])
         self.module.load_state_dict(state["module"])
 
 
 def _split(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the floating-point tensors to average and the counters to copy; both share memory with the module."""
+    """Return two lists of tensors of the module: floating-point tensors to average, and integer counters to copy."""
     tensors = [tensor.detach() for tensor in itertools.chain(module.parameters(), module.buffers())]
     return [t for t in tensors if t.is_floating_point()], [t for t in tensors if not t.is_floating_point()]

@@ -1,4 +1,4 @@
-"""Checkpoints for resuming a killed run; the result is the same as for an uninterrupted run."""
+"""Checkpoints for resuming an interrupted run; the result is the same as for an uninterrupted run."""
 
 import dataclasses
 from pathlib import Path
@@ -17,17 +17,17 @@ from uulearn.training.options import RunOptions
 CHECKPOINT_NAME = "checkpoint.safetensors"
 CHECKPOINT_FORMAT = 2
 MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
-"""Options that may change when a run is resumed."""
+"""Options that may be changed when a run is resumed."""
 
 
 class Checkpoint:
-    """Checkpoint file of one run, in its own folder; the fingerprint describes everything that the run depends on."""
+    """Checkpoint file of one run, in its own folder; the fingerprint describes everything that affects the run."""
 
     def __init__(self, folder: str | Path, fingerprint: dict[str, str] | None = None) -> None:
         self.path, self.fingerprint = Path(folder) / CHECKPOINT_NAME, fingerprint or {}
 
     def write(self, state: dict[str, Any]) -> None:
-        """Replace the checkpoint atomically."""
+        """Write the state to the checkpoint file, atomically replacing an existing file."""
         try:
             save_tree(self.path, {"format": CHECKPOINT_FORMAT, "fingerprint": self.fingerprint, **state}, alone=True)
         except TypeError as error:
@@ -45,7 +45,7 @@ class Checkpoint:
         try:
             state = load_tree(self.path)
         except ValueError as error:
-            raise CheckpointError(f"{error} Delete it to train from the start.") from error
+            raise CheckpointError(f"{error} Delete the file to train from the start.") from error
         found = state.get("format") if isinstance(state, dict) else None
         if found != CHECKPOINT_FORMAT:
             raise CheckpointError(
@@ -55,7 +55,7 @@ class Checkpoint:
         return dict(state)
 
     def resume(self, epochs: int) -> dict[str, Any] | None:
-        """Return the stored state, or None; raise an error if the state belongs to another run or has more epochs."""
+        """Return the stored state, or None; raise an error if it belongs to another run or has too many epochs."""
         state = self.read()
         if state is None:
             return None
@@ -90,7 +90,7 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 
 
 def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
-    """Return descriptions of everything that must be unchanged to resume a run; ``rows`` describes both sets."""
+    """Return descriptions of everything that must not change when a run is resumed; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]

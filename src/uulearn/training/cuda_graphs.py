@@ -13,11 +13,11 @@ WARM_UP_CALLS = 2
 
 
 class GraphedFunction:
-    """Function of static tensors that is replayed as a CUDA graph, with one graph per argument value.
+    """Function on static tensors that is replayed as a CUDA graph; each combination of arguments has its own graph.
 
-    The function reads and writes tensors at fixed memory addresses, returns tensors or None, and has no side effects.
-    ``snapshot`` is called before the warm-up calls of a capture and returns a function that undoes their effects.
-    Both are methods of the owner of this object. They are referenced weakly, so that the owner's memory can be freed.
+    The function reads and writes tensors at fixed memory addresses, returns tensors or None, and has no other side
+    effects. ``snapshot`` is called before the warm-up calls of a capture and returns a function that undoes their
+    effects. The function and ``snapshot`` must be methods; only weak references to these methods are stored.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class GraphedFunction:
         return result
 
     def clear(self) -> None:
-        """Release the graphs and their memory; the next call captures again."""
+        """Release the graphs and their memory; the next call captures a new graph."""
         self._graphs.clear()
 
     def _capture(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
@@ -65,7 +65,7 @@ class GraphedFunction:
 
 @functools.cache
 def _capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return one stream per device, because cuBLAS allocates tens of megabytes per stream."""
+    """Return the capture stream of a device, which is reused because cuBLAS allocates tens of megabytes per stream."""
     stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     return stream
 
@@ -73,7 +73,7 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
 def snapshot_tensors(tensors: list[Tensor], optimizer: torch.optim.Optimizer | None = None) -> Callable[[], None]:
     """Copy the tensors and the optimizer's state, and return a function that restores the copies in place.
 
-    Optimizer state that did not exist yet is set to zero, its value before the first step.
+    The function sets optimizer state that was created after the copy to zero, its value before the first step.
     """
     copies = [(tensor, tensor.clone()) for tensor in [*tensors, *_state_of(optimizer)]]
 

@@ -1,6 +1,6 @@
-"""Early stopping: the best epoch of one run, or of each run of batched training, by its smoothed validation error.
+"""Early stopping: select the best epoch of each run by its smoothed validation error.
 
-An epoch looks better than it is on the held-out rows that chose it; `CrossedEpochs` scores them at another epoch.
+The best epoch's error is too low on the rows that selected the epoch, so `CrossedEpochs` scores rows at other epochs.
 """
 
 import math
@@ -19,9 +19,9 @@ from uulearn.training.options import RunOptions
 Weights = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 EARLY_STOPPING_METRIC = "validation_zero_one"
-"""The unbiased zero-one risk on held-out rows: the error rate, estimated without labels."""
+"""Unbiased zero-one risk on held-out rows, which estimates the error rate without labels."""
 EPOCH_PARTS = 10
-"""Number of parts of the held-out rows in `CrossedEpochs`: an epoch chosen by 90% of the rows is nearly as good."""
+"""Number of parts of the held-out rows in `CrossedEpochs`; an epoch selected on 90% of the rows is nearly as good."""
 
 
 class BestEpoch:
@@ -53,7 +53,7 @@ class BestEpoch:
         return True
 
     def observe(self, record: dict[str, Any], history: History) -> bool:
-        """Add the record of the next epoch, and set ``history.best_epoch`` if it is the best so far."""
+        """Add the record of the next epoch, and set ``history.best_epoch`` if this epoch is the best so far."""
         if not self.update(record[EARLY_STOPPING_METRIC]):
             return False
         history.best_epoch = self.epoch
@@ -61,7 +61,7 @@ class BestEpoch:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there were ``patience`` epochs without improvement."""
+        """Whether the last ``patience`` epochs brought no improvement."""
         return self.patience is not None and self.seen - (self.epoch or 0) >= self.patience
 
     @property
@@ -71,25 +71,25 @@ class BestEpoch:
 
 
 def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
-    """Return the best-epoch tracker of one run, or None without early stopping."""
+    """Return the best-epoch tracker of one run, or None if early stopping is disabled."""
     if not options.early_stopping:
         if options.patience is not None:
-            raise ValueError(f"patience={options.patience} needs early stopping; set early_stopping=True too.")
+            raise ValueError(f"patience={options.patience} requires early stopping; set early_stopping=True.")
         return None
     if not has_held_out:
         raise ValueError(
-            "early_stopping=True needs held-out rows of both sets, but none were given; hold out some rows, or set "
+            "early_stopping=True requires held-out rows of both sets, but none were given; hold out some rows, or set "
             "early_stopping=False."
         )
     return BestEpoch(options.smoothing, options.patience)
 
 
 class CrossedEpochs:
-    """Scores of held-out rows at epochs that other held-out rows chose.
+    """Scores of held-out rows at epochs that were selected on other held-out rows.
 
-    On the rows that choose the best epoch, this epoch looks better than it is. So the held-out rows of each set are
-    split at random into parts, and each part is scored at the best epoch of all other parts. Such scores are fit for
-    calibration and evaluation. There may be several runs with the same numbers of held-out rows.
+    The error of the best epoch is too low on the rows used to select this epoch. Therefore, the held-out rows of each
+    set are split at random into parts, and each part is scored at the epoch that is best on the other parts. These
+    scores can be used for calibration and evaluation. All runs need the same number of held-out rows.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class CrossedEpochs:
     ) -> None:
         sets = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
         self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
-        """The part of every row, those of set 0 first, shape (R, n)."""
+        """Part number of every held-out row, with the rows of set 0 first; shape (R, n)."""
         self.errors: list[Tensor] = []
-        """Validation error without each part in each epoch, shape (R, parts)."""
+        """For each epoch, the validation errors computed without one of the parts, shape (R, parts)."""
         self.scores = torch.full((EPOCH_PARTS, *self.parts.shape), math.nan)
-        """Scores of all held-out rows at the best epoch without each part, shape (parts, R, n)."""
+        """Scores of all held-out rows at the epoch selected without one of the parts, shape (parts, R, n)."""
         self._best = [[BestEpoch(smoothing, None) for _ in range(EPOCH_PARTS)] for _ in seeds]
-        # With the fractions q and q′ of the sets predicted positive, the error is a − c − (a + b)q + (c + d)q′.
+        # If q and q′ are the fractions of each set predicted positive, the error is a − c − (a + b)q + (c + d)q′.
         self._constants = torch.tensor([[a - c] for a, _, c, _ in coefficients], dtype=torch.float64)
         slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in coefficients], dtype=torch.float64)
         others = (self.parts[:, None] != torch.arange(EPOCH_PARTS)[:, None]).double()
@@ -119,20 +119,20 @@ class CrossedEpochs:
                 self.scores[part, run] = scores[run]
 
     def cross(self, final: Tensor) -> Tensor:
-        """Return the scores of each part at the best epoch of the others, on the scale of the final scores (R, n).
+        """Return the scores of each part at the epoch selected on the other parts, rescaled to ``final``; shape (R, n).
 
-        Scores grow from epoch to epoch. Those of every epoch are rescaled to the mean magnitude of the final scores.
+        Scores grow during training, so each epoch's scores are rescaled to the mean magnitude of the final scores.
         """
         scale = final.abs().mean(1, keepdim=True) / self.scores.abs().mean(2, keepdim=True)
         rescaled = torch.where(scale.isfinite(), self.scores * scale, final)
         return rescaled.gather(0, self.parts[None])[0]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the errors and scores so far."""
+        """Return the errors and scores recorded so far."""
         return {"errors": list(self.errors), "scores": self.scores.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from the result of `state_dict`."""
+        """Restore a state returned by `state_dict`."""
         self.errors, self.scores = list(state["errors"]), state["scores"]
         for errors in self.errors:
             for (run, part), error in np.ndenumerate(errors.numpy()):
@@ -145,10 +145,10 @@ def _assign_parts(sizes: tuple[int, int], seed: int) -> Tensor:
 
 
 class BestWeights:
-    """Copies of each run's weights at its best epoch so far, stored in the layout of the network.
+    """Copies of each run's weights at its best epoch so far, stored in the same layout as the network.
 
     ``weights`` contains the parameters and buffers used for prediction; `restore` overwrites them. ``per_run`` reshapes
-    a tensor of shape (R,) to multiply the named tensor. A run that has exhausted its patience is no longer updated.
+    a tensor of shape (R,) for multiplication by the named tensor. Stopped runs are not updated.
     """
 
     def __init__(

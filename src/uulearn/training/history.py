@@ -11,11 +11,11 @@ BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
 TRAINING_METRICS = (*BATCH_METRICS, "positive_below_zero", "negative_below_zero")
 """Metrics of an epoch, in the order expected by `make_record`."""
 VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one")
-"""Metrics on held-out rows, recorded as ``validation_…``."""
+"""Metrics on held-out rows, recorded with the prefix ``validation_``."""
 
 
 class StopReason:
-    """Reasons why a run stopped; ``{}`` is replaced with the number of epochs or the epoch."""
+    """Reasons why a run stopped; ``{}`` is a placeholder for the number of epochs or the epoch number."""
 
     CALLBACK = "the callback asked to stop"
     EPOCHS_DONE = "all {} epochs done"
@@ -23,7 +23,7 @@ class StopReason:
 
 
 def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, Any]:
-    """Return the record of an epoch from its `TRAINING_METRICS`."""
+    """Return the record of an epoch with the given `TRAINING_METRICS`."""
     positive, negative, *others = metrics
     terms = {"positive": positive, "negative": negative, "unbiased": positive + negative}
     return {"epoch": epoch, **terms, **dict(zip(TRAINING_METRICS[2:], others, strict=True)), "lr": lr}
@@ -69,10 +69,10 @@ class History:
         return next((record["epoch"] for record in self.epochs if record["unbiased"] < 0), None)
 
     def column(self, name: str) -> list[Any]:
-        """Return a metric for all epochs, with None for epochs without it (a resumed run may record more metrics)."""
+        """Return a metric for all epochs; None for epochs that did not record it (a resumed run may record more)."""
         if self.epochs and not any(name in record for record in self.epochs):
             known = sorted({key for record in self.epochs for key in record})
-            raise KeyError(f"no epoch recorded {name!r}; recorded metrics: {', '.join(known)}")
+            raise KeyError(f"{name!r} was not recorded in any epoch; recorded metrics: {', '.join(known)}")
         return [record.get(name) for record in self.epochs]
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Descriptions of settings and functions that decide whether a checkpoint belongs to the current run."""
+"""Descriptions of settings and functions, used to check whether a checkpoint belongs to the current run."""
 
 import functools
 import re
@@ -23,14 +23,14 @@ IGNORED |= {"__static_attributes__"}
 def describe(value: Any) -> str:
     """Return a description of a value that is the same in every process.
 
-    A function is described by its name, code, defaults, closure and the globals that it reads; a class by the code of
-    its methods; an object by its class and attributes. Code of installed packages is described by its name only.
+    A function is described by its name, code, defaults, closure and the globals that it reads. A class is described by
+    the code of its methods, and an object by its class and attributes. Installed packages are described only by name.
     """
     return _Describer().describe(value)
 
 
 class _Describer:
-    """Builder of one description; repeated values are described once."""
+    """Builder of one description; repeated values are described only once."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Any, str]] = {}  # also prevents garbage collection, so no id is reused
@@ -118,7 +118,7 @@ def _installed(name: str | None) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that the code and its inner functions look up."""
+    """Yield the names used in a code object and in its inner functions."""
     yield from code.co_names
     for each in code.co_consts:
         if isinstance(each, CodeType):

@@ -38,23 +38,23 @@ from uulearn.training.workers import join_workers
 UNBIASED = get_method("unbiased")
 OBJECTIVE = BATCH_METRICS.index("objective")
 VALIDATION_BYTES = 64 * 2**20
-"""Maximum size of validation rows that are copied once instead of being gathered in every epoch."""
+"""Maximum size, in bytes, of validation rows that are copied once instead of being gathered in every epoch."""
 
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 Counts = tuple[int, int]
 
 
 class Trainer:
-    """Trainer of a module on two unlabeled sets.
+    """Trainer for a module on two unlabeled sets.
 
-    After `run`, ``final_model`` contains the weights to use (the moving average if there is one; with early stopping,
-    the weights of the best epoch), and ``history`` contains the metrics of every epoch. If the risk becomes infinite or
-    NaN, the weights of the last finite epoch are restored.
+    After `run`, ``final_model`` contains the weights for prediction, and ``history`` contains the metrics of every
+    epoch. The weights are a moving average if one is used; with early stopping, they come from the best epoch. If the
+    risk becomes infinite or NaN, the weights of the last finite epoch are restored.
 
     Parameters
     ----------
     model : nn.Module
-        Maps a batch of rows to scores of shape (n,) or (n, 1); trained in place.
+        Module that maps a batch of rows to scores of shape (n,) or (n, 1); it is trained in place.
     data, risk, options
         The rows of both sets, the risk to minimize, and all other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
@@ -64,7 +64,7 @@ class Trainer:
     test : (Rows, tensor of 0 and 1), optional
         Held-out rows with *labels*; the accuracy is recorded after every epoch but does not affect training.
     callback : callable, optional
-        Called with the record and the model after every epoch; return True to stop.
+        Called with the record and the model after every epoch; returns True to stop training.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class Trainer:
         return self.model if self.average is None else self.average.module
 
     def held_out_scores(self) -> tuple[Tensor, Tensor]:
-        """Return scores of the validation rows of each set; with early stopping, those of `CrossedEpochs`."""
+        """Return the scores of the validation rows of each set; with early stopping, `CrossedEpochs` is used."""
         assert self.validation is not None
         scale = self.options.input_scale
         parts = [score_rows(self.final_model, rows, dtype=self.dtype, scale=scale) for rows in self._validation_rows]
@@ -158,7 +158,7 @@ class Trainer:
         return first, second
 
     def run(self) -> History:
-        """Train to the last epoch, starting from a checkpoint of this run if one exists."""
+        """Train the model, starting from a checkpoint of this run if one exists."""
         try:
             with few_threads(sum(self.data.sizes), self.data.row_shape, self.model), self._context():
                 if self.options.checkpoint_dir:
@@ -202,9 +202,9 @@ class Trainer:
 
     @contextlib.contextmanager
     def _context(self) -> Iterator[None]:
-        """Seed generators, share batch statistics between workers and, with ``compile``, use the fastest convolutions.
+        """Seed generators, synchronize batch statistics across workers, and select fast convolutions for ``compile``.
 
-        The fastest algorithm, and therefore the rounding, may differ between runs.
+        The fastest convolution algorithm, and therefore the rounding error, may differ between runs.
         """
         seed = self.options.seed if self.workers is None else self.workers.seed(self.options.seed)
         joint = contextlib.nullcontext() if self.workers is None else synchronized(self.model)
@@ -269,9 +269,9 @@ class Trainer:
         return record
 
     def step(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Update the weights once; return the `BATCH_METRICS` of the batch, shape (5,).
+        """Perform one training step, and return the `BATCH_METRICS` of the batch, shape (5,).
 
-        ``counts`` is the number of rows of each set in x, and ``whole`` is the number in the batch of all workers.
+        ``counts`` is the number of rows of each set in x; ``whole`` is this number for the full batch of all workers.
         """
         metrics = self._replay(x, counts, whole) if self._graphed else self._update(x, counts, whole)
         if self.average is not None:
@@ -281,7 +281,7 @@ class Trainer:
         return metrics
 
     def _update(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Compute the forward pass, the risk and the backward pass, and step the optimizer."""
+        """Run the forward pass, compute the risk, run the backward pass, and step the optimizer."""
         metrics: list[Tensor] = []
 
         def closure() -> Tensor:
@@ -308,7 +308,7 @@ class Trainer:
         return metrics[0]
 
     def _replay(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Run `_update` as a captured graph that reads rows from a static tensor; one graph per batch composition."""
+        """Run `_update` as a CUDA graph on a static tensor of rows; each batch composition has its own graph."""
         assert self._graphed is not None
         if (counts, whole) not in self._static_rows:
             self._static_rows[counts, whole] = torch.empty_like(x)

@@ -30,35 +30,35 @@ class TrainingOptions:
     Parameters
     ----------
     optimizer, optimizer_params
-        ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a function that creates an optimizer for given
-        parameters; and the arguments of the optimizer.
+        Optimizer and its arguments. The optimizer is ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a
+        function that creates an optimizer for a list of parameters.
     scheduler, scheduler_interval
-        A function that creates a learning-rate scheduler for an optimizer, and its step interval, "epoch" or "batch".
+        Function that creates a learning-rate scheduler for an optimizer, and its step interval, "epoch" or "batch".
     weight_decay : float
         Weight decay of the optimizer.
     clip_norm : float, optional
         Maximum norm of the gradient.
     ema : float, optional
-        Decay, per batch, of a moving average of the weights that is used for prediction; with None, the weights
-        themselves are used.
+        Decay per batch of the moving average of the weights, which is used for prediction. If None, no average is
+        computed and the current weights are used.
     precision : str
-        Type of matrix products: ``"float32"``, ``"bfloat16"`` or ``"auto"``, which uses bfloat16 if the device supports
-        it natively, the model is wide enough to be faster, and rounding the columns to bfloat16 is harmless.
+        Type of the matrix products: ``"float32"``, ``"bfloat16"`` or ``"auto"``. "auto" uses bfloat16 if the device
+        supports it natively, the model is wide enough to benefit, and rounding the columns loses little information.
     compile : bool
         Whether to compile the model with ``torch.compile``; useful only for long runs of large models.
     input_scale : float
         Factor by which every value of X is multiplied (1/255 for images stored as uint8).
     augment : str or callable, optional
         Random augmentation of training images; validation and prediction use the original images. ``"flip"`` mirrors
-        left to right (wrong for digits and letters), ``"shift"`` shifts by up to four pixels and fills with zeros, and
-        ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to the augmented batch.
+        left to right (unsuitable for digits and letters), ``"shift"`` shifts by up to four pixels and pads with zeros,
+        and ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to a new batch.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
     checkpoint_dir, checkpoint_every
         Folder in which a checkpoint is written every ``checkpoint_every`` epochs. Calling `fit` again with the same
         arguments resumes from the checkpoint and gives the same result as an uninterrupted run.
     distributed : bool or "auto"
-        "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group: each
+        "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group. Each
         process computes a part of every batch, and the result is the same as with one process. True raises an error if
         there is only one process. Every process must call `fit` with the same rows and arguments.
 
@@ -87,10 +87,10 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class RunOptions(TrainingOptions):
-    """All options of one `Trainer` run; `uulearn.UUClassifier` describes those that are not in `TrainingOptions`.
+    """All options of one `Trainer` run; see `uulearn.UUClassifier` for options that are not in `TrainingOptions`.
 
-    ``graph`` captures the step as a CUDA graph, so the device does not wait for Python. It requires a model whose
-    forward pass does not synchronize with the host, and no scheduler. ``fit_seed`` is the seed from which ``seed`` is
+    ``graph`` captures the training step as a CUDA graph, so the device does not wait for Python. The forward pass must
+    not synchronize with the host, and schedulers are not supported. ``fit_seed`` is the seed from which ``seed`` is
     derived, if any; checkpoints store it, so a fit without a fixed seed can be resumed.
     """
 
@@ -118,16 +118,16 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
             # Always pass it, because some optimizers (AdamW) have a non-zero default.
             arguments.setdefault("weight_decay", options.weight_decay)
         elif options.weight_decay:
-            raise ValueError(f"optimizer {optimizer.__name__} has no weight_decay; set weight_decay=0.")
+            raise ValueError(f"optimizer {optimizer.__name__} has no parameter weight_decay; set weight_decay=0.")
         if optimizer in OPTIMIZERS.values() and not {"fused", "foreach", "differentiable"} & arguments.keys():
             arguments["fused"] = all(p.device.type in ("cpu", "cuda") for p in parameters)
         if options.graph and (optimizer is torch.optim.LBFGS or arguments.get("dampening")):
-            raise ValueError("graph=True needs a single-pass optimizer without dampening; set graph=False.")
+            raise ValueError("graph=True supports neither LBFGS nor dampening; set graph=False.")
         if options.graph and "capturable" in inspect.signature(optimizer).parameters:
             arguments.setdefault("capturable", all(p.device.type == "cuda" for p in parameters))
     elif options.weight_decay:
         raise ValueError(
-            f"weight_decay={options.weight_decay:g} does not affect an optimizer from a factory; set it in the factory."
+            f"weight_decay={options.weight_decay:g} does not affect an optimizer created by a function; set it there."
         )
     try:
         built = optimizer(parameters, **arguments)
@@ -142,21 +142,21 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
 
 
 def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
-    """Build the scheduler with the factory and check it."""
+    """Return the scheduler that the factory creates, or None if there is no factory."""
     if options.scheduler is None:
         return None
     if options.graph:
-        raise ValueError("graph=True does not support a scheduler: the learning rate is captured; set graph=False.")
+        raise ValueError("graph=True fixes the learning rate, so it does not support a scheduler; set graph=False.")
     scheduler = options.scheduler(optimizer)
     if not isinstance(scheduler, LRScheduler):
         raise TypeError(f"the scheduler factory must return a torch learning-rate scheduler, got {scheduler!r}.")
     if isinstance(scheduler, ReduceLROnPlateau) and options.scheduler_interval == "batch":
-        raise ValueError("ReduceLROnPlateau needs a metric of each epoch; set scheduler_interval='epoch'.")
+        raise ValueError("ReduceLROnPlateau needs a metric that is computed per epoch; set scheduler_interval='epoch'.")
     return scheduler
 
 
 def resolve_device(device: str) -> str:
-    """Return the device of this process; "auto" is the first CUDA device, or the CPU without CUDA."""
+    """Return the device of this process; "auto" is the first CUDA device, or the CPU if there is none."""
     if device == "auto":
         return local_device("cuda" if torch.cuda.is_available() else "cpu")
     if torch.device(device).type == "cuda" and not torch.cuda.is_available():
@@ -165,7 +165,7 @@ def resolve_device(device: str) -> str:
 
 
 def kernel_parameters(model: nn.Module) -> list[Tensor]:
-    """Return the weights with L2 regularization: all linear and convolutional layers except ``model.without_l2``."""
+    """Return the weights that are L2-regularized: all linear and convolutional layers except ``model.without_l2``."""
     excluded = [model.get_submodule(name) for name in getattr(model, "without_l2", ())]
     products = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
     layers = [layer for layer in model.modules() if isinstance(layer, products)]

@@ -1,4 +1,4 @@
-"""Training without one fold, so that every row can be scored by a model that was not trained on it."""
+"""Out-of-fold training, in which every row is scored by a model that was not trained on it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from uulearn.training.options import RunOptions
 
 @dataclass(frozen=True)
 class FoldFit:
-    """The module trained without one fold, its history, and scores of the fold's rows of set 0 and of set 1.
+    """Module trained without one fold, its history, and its scores for the rows of each set in this fold.
 
-    With early stopping, a row is scored at an epoch that other rows chose (`uulearn.training.early_stopping`).
+    With early stopping, each row is scored at an epoch selected on other rows (`uulearn.training.early_stopping`).
     """
 
     model: nn.Module

@@ -1,8 +1,8 @@
 """Select the floating-point type of a run's matrix products.
 
-``"auto"`` uses bfloat16 (weights, sums and the risk stay in float32) if it is faster and accurate enough: the device
-supports it natively, a layer is wide enough (or, on CUDA, convolutional), and no column has a mean so large, relative
-to its standard deviation, that rounding to eight significant bits would lose information.
+``"auto"`` uses bfloat16 for matrix products if this is faster and accurate enough. The device must support bfloat16
+natively, and a layer must be wide (or, on CUDA, convolutional). No column may have a mean so large, relative to its
+standard deviation, that rounding to eight significant bits loses information. Other computations use float32.
 """
 
 import functools
@@ -15,7 +15,7 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 MIN_WIDTH = 128
 """Minimum layer width at which matrix products are faster in bfloat16."""
 MAX_MEAN = 16.0
-"""Largest |mean| of a column, in standard deviations, for bfloat16: rounding then adds at most 2% noise."""
+"""Maximum |mean| of a column, in standard deviations, for bfloat16. Rounding then adds at most 2% noise."""
 
 
 @functools.cache
@@ -39,7 +39,7 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 
 def resolve_precision(precision: str, model: nn.Module, device: torch.device, sample: Tensor) -> torch.dtype:
-    """Return the type of matrix products, bfloat16 or float32; ``sample`` contains a few rows, shape (n, …)."""
+    """Return the type of the matrix products, bfloat16 or float32; ``sample`` contains a few rows, shape (n, …)."""
     if precision == "bfloat16":
         return torch.bfloat16
     if precision == "float32" or not multiplies_bfloat16(device):

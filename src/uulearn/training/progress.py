@@ -1,4 +1,4 @@
-"""Progress of training: a progress bar on a terminal, or callbacks for programs with their own display."""
+"""Training progress, shown as a progress bar on a terminal or sent to a callback."""
 
 import sys
 import time
@@ -31,22 +31,22 @@ class TrainingProgress:
     resumed: int = 0
     """Number of epochs that were restored from a checkpoint."""
     stopped: bool = False
-    """Whether training ended: after the last epoch, early, or with an error."""
+    """Whether training has ended (after the last epoch, early, or with an error)."""
 
 
 class ProgressCallback(Protocol):
-    """Called when a stage starts, when training starts, after every epoch, and when training stops."""
+    """Callback that is called when a stage starts, when training starts, after every epoch, and when training stops."""
 
     def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
         """Show the event."""
 
 
 def no_progress(event: StageStarted | TrainingProgress, /) -> None:
-    """Ignore an event; the default `ProgressCallback`."""
+    """Ignore an event (the default `ProgressCallback`)."""
 
 
 TRAINING_OBSERVER: ContextVar[ProgressCallback | None] = ContextVar("training observer", default=None)
-"""Callback that replaces the progress bar and receives all progress events (none with ``progress=False``)."""
+"""Callback that replaces the progress bar and receives all progress events, unless ``progress=False``."""
 
 
 class TerminalBar:
@@ -58,7 +58,7 @@ class TerminalBar:
         self.text = ""
 
     def show(self, fraction: float | None, text: str) -> None:
-        """Draw the bar filled to a fraction; None draws a pulsing bar for work of unknown length."""
+        """Draw the bar filled to the given fraction, or a pulsing bar if the fraction is None (unknown)."""
         self.text = text
         if self._bar is None:
             from rich.console import Console
@@ -83,10 +83,10 @@ class TerminalBar:
 
 
 class ProgressBar:
-    """Display of finished epochs, time left and the current risk on a terminal, or through the observer.
+    """Display of the finished epochs, the remaining time and the current risk, on a terminal or through the observer.
 
     ``done`` of ``total`` epochs were restored from a checkpoint, and ``models`` models are trained together. The
-    observer receives only progress in epochs, not in other units.
+    observer receives progress only if it is measured in epochs.
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
@@ -107,7 +107,7 @@ class ProgressBar:
         seconds = time.monotonic() - self.started
         if not self.enabled or seconds < BAR_DELAY:
             return
-        parts = [f"training {done}/{self.total} {self.unit}"]
+        parts = [f"{'scoring' if self.unit == 'files' else 'training'} {done}/{self.total} {self.unit}"]
         if done > self.start:
             left = seconds * (self.total - done) / (done - self.start)
             parts.append(f"about {format_duration(left)} left")

@@ -10,7 +10,7 @@ CPU = torch.device("cpu")
 
 @contextlib.contextmanager
 def isolated_rng(seed: int, device: torch.device = CPU) -> Iterator[None]:
-    """Seed torch's generators of the CPU and the device within a context, and restore them at the end."""
+    """Seed torch's CPU and device generators within a context, and restore their state at the end."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         seed_generators(seed, device)
         yield

@@ -1,4 +1,4 @@
-"""Score many rows without gradients, in chunks that fit the cache, and with folded batch normalization if possible."""
+"""Score many rows without gradients, in chunks that fit into the cache; batch normalization is folded if possible."""
 
 import torch
 from torch import Tensor, nn
@@ -11,16 +11,16 @@ SCORING_CHUNK_BYTES = {"cpu": 4 * 2**20, "cuda": 256 * 2**20}
 
 
 def module_device(module: nn.Module) -> torch.device:
-    """Return the device of a module's first parameter; the CPU for a module without parameters."""
+    """Return the device of a module's first parameter, or the CPU if the module has no parameters."""
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
 @torch.no_grad()
 def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
-    """Return the score g(x) of every row, a float32 tensor of shape (n,) on the CPU.
+    """Return the score g(x) of every row as a float32 tensor of shape (n,) on the CPU.
 
-    If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module that it returns
-    computes the scores from rows of type ``dtype``; other models run under autocast. The model's mode does not change.
+    If the model has a method ``for_inference(dtype)`` (such as `uulearn.models.MLP`), the module returned by this
+    method computes the scores from rows of type ``dtype``. Other models run under autocast.
 
     >>> from uulearn.data import DenseRows
     >>> score_rows(nn.Flatten(0), DenseRows(torch.tensor([[1.0], [2.0]])))

@@ -17,7 +17,7 @@ RANK, COUNT, LOCAL = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 
 
 class FirstWorkerError(Exception):
-    """The first worker failed and reported the error."""
+    """Raised in the other workers if the first worker failed; the first worker reports the error."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Workers:
         return self.rank == 0
 
     def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient with its mean over all workers, with one exchange per floating-point type."""
+        """Replace every gradient with its mean over all workers, with one all-reduce per floating-point type."""
         by_type: dict[torch.dtype, list[Tensor]] = {}
         for p in parameters:
             if p.requires_grad:  # even without a gradient: all workers must send the same number of values
@@ -47,7 +47,7 @@ class Workers:
                 gradient.copy_(part.view_as(gradient))
 
     def share(self, n_rows: int) -> slice:
-        """Return the rows of a table that this worker scores."""
+        """Return the slice of the rows that this worker scores."""
         return slice(self.rank * n_rows // self.count, (self.rank + 1) * n_rows // self.count)
 
     def gather(self, values: Tensor, n_rows: int, device: torch.device) -> Tensor:
@@ -103,7 +103,7 @@ def started_by_torchrun(environment: Mapping[str, str] | None = None) -> bool:
 
 
 def join_workers(distributed: bool | str, device: str | torch.device = "cpu") -> Workers | None:
-    """Return the workers to train with, or None for a single process; if started by torchrun, join the group first.
+    """Return the workers to train with, or None for a single process; with torchrun, join the process group first.
 
     "auto" uses the process group if there are several processes; True raises an error if there is only one process.
     """

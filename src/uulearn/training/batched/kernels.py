@@ -1,9 +1,9 @@
-"""Triton kernels for CUDA devices: operations on activations between the matrix products of batched networks.
+"""Triton kernels for the operations between the matrix products of batched networks on CUDA devices.
 
-`uulearn.training.batched.layers` implements the same formulas in plain torch and selects one of the two versions. The
-activations of a layer are contiguous with shape (R, n, h). Before the normalization of the first layer, the ``width``
-runs of a group are side by side, with shape (R/width, n, width·h). Sums over rows are computed in parts to keep all
-processors busy; the callers add the parts.
+`uulearn.training.batched.layers` implements the same formulas in plain torch and chooses between the two
+implementations. The activations of a layer form a contiguous tensor of shape (R, n, h). The first normalization layer
+has inputs of shape (R/width, n, width·h), with the ``width`` runs of a group side by side. Sums over rows are computed
+as partial sums to use all processors; the callers add the partial sums.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import triton.language as tl
 from torch import Tensor
 
 ROWS, COLUMNS = 16, 128
-"""Number of rows and columns of the block that one program processes."""
+"""Number of rows and number of columns in the block that one Triton program processes."""
 PARTS = 12
-"""Number of parts in which sums over rows are computed."""
+"""Number of partial sums into which a sum over rows is split."""
 FLAT = 1024
-"""Number of entries updated by one program of the Adam kernel."""
+"""Number of entries that one Triton program of the Adam kernel updates."""
 
 
 @triton.jit
 def _moments(x, about, sums, n, h, width, n_runs, rows_per_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Sum x − about and its square over the rows of one part."""
+    """Compute the sums of x − about and of (x − about)² over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -66,7 +66,7 @@ def _gradient_sums(
     x, gradient, gamma, beta, mean, inverse, sums, n, h, width, n_runs, rows_per_part,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradient before the ReLU and the product with the normalized input over the rows of one part."""
+    """Sum the gradient of the ReLU's input, and its product with the normalized input, over the rows of one part."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -130,7 +130,7 @@ def _scores(hidden, kernel, bias, out, n, h, ROWS: tl.constexpr, COLUMNS: tl.con
 def _scores_gradient(
     hidden, kernel, gradient, out, sums, n, h, n_runs, rows_per_part, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    """Compute the gradients with respect to the hidden units and, summed over the rows of one part, the kernel."""
+    """Compute the gradient with respect to the hidden units, and a partial sum of the gradient of the kernel."""
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     part, run = tl.program_id(1), tl.program_id(2).to(tl.int64)
     inside = columns < h
@@ -152,9 +152,9 @@ def _adam(
     p, gradient, first, second, lr, l2, decay, alive, finite, corrections, n, block, width, h,
     rest1, beta2, rest2, eps, decoupled: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
-    """Apply one step of Adam to a parameter of all runs; ``lr`` to ``finite`` contain one value per run.
+    """Apply one Adam step to one parameter of all runs; the arguments ``lr`` to ``finite`` contain one value per run.
 
-    Entries that would not be finite are not changed, and their runs get 0 in ``finite``.
+    Entries whose new value would not be finite are left unchanged, and ``finite`` is set to 0 for their runs.
     """
     place = tl.program_id(0).to(tl.int64) * FLAT + tl.arange(0, FLAT)
     mask = place < n
@@ -182,7 +182,7 @@ def _adam(
 
 
 def moments(x: Tensor, about: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Return the sums of x − about and of its square over the rows, each of shape (R, 1, h)."""
+    """Return the sums of x − about and of (x − about)² over the rows, each of shape (R, 1, h)."""
     n_runs, _, h = about.shape
     n = x.shape[1]
     sums = torch.empty(2, PARTS, n_runs, 1, h, device=x.device)
@@ -245,7 +245,7 @@ def adam(
     settings: dict[str, Any],
     decoupled: bool,
 ) -> None:
-    """Apply a step of Adam in place; ``per_run`` contains lr, l2, weight decay, alive and finite, of shape (R,)."""
+    """Apply one Adam step in place; ``per_run`` contains lr, l2, weight decay, alive and finite, each of shape (R,)."""
     beta1, beta2 = settings["betas"]
     n, block, h = p.numel(), p[0].numel(), p.shape[2] // width
     _adam[(triton.cdiv(n, FLAT),)](
@@ -255,5 +255,5 @@ def adam(
 
 
 def _elementwise(n: int, h: int, n_runs: int) -> tuple[int, int, int]:
-    """Return the grid of row and column blocks of each run; only the first axis may exceed 65,535."""
+    """Return the launch grid: row blocks, column blocks and runs. Only the first axis may exceed 65,535."""
     return triton.cdiv(n, ROWS), triton.cdiv(h, COLUMNS), n_runs

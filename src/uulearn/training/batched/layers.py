@@ -1,6 +1,6 @@
 """Layers of batched networks with hand-written gradients: batch normalization with ReLU, and the output unit.
 
-Autograd would store more tensors and read the batch more often. CUDA devices use the Triton kernels of
+Autograd would store more tensors and make more passes over the activations. CUDA devices use the Triton kernels of
 `uulearn.training.batched.kernels`; other devices and systems without Triton use the torch formulas below.
 """
 
@@ -19,7 +19,7 @@ def use_kernels(x: Tensor) -> bool:
 
 
 def split_runs(x: Tensor, width: int) -> Tensor:
-    """Reshape (G, n, width·h), with the runs of a group side by side, to (R, n, h)."""
+    """Reshape a tensor from (G, n, width·h), with the runs of a group side by side, to (R, n, h)."""
     groups, n, columns = x.shape
     return x.reshape(groups, n, width, columns // width).transpose(1, 2).reshape(groups * width, n, columns // width)
 
@@ -33,16 +33,16 @@ def concatenate_runs(x: Tensor, width: int) -> Tensor:
 class NormalizeReLU(torch.autograd.Function):
     """Compute relu(γ·(x − mean)/√(var + ε) + β) with the mean and variance of each unit over the rows of a batch.
 
-    x has shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have shape (R, 1, h). Moments
-    are computed relative to the first row, so one pass computes both without cancellation. The result is the
-    activations, of shape (R, n, h) in the type of x, and the mean and (biased) variance of the batch.
+    x has shape (G, n, width·h), with the ``width`` runs of a group side by side; γ and β have shape (R, 1, h). The
+    first row is subtracted before the moments are computed, so one pass is enough and cancellation is avoided. The
+    outputs are the activations, with shape (R, n, h) and the dtype of x, and the mean and biased variance of the batch.
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, gamma: Tensor, beta: Tensor, eps: float, width: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Normalize with the statistics of the batch."""
+        """Normalize with the batch statistics, and apply the ReLU."""
         n = x.shape[1]
         about = split_runs(x[:, :1], width).float().contiguous()  # required by the kernels
         if use_kernels(x):
@@ -61,7 +61,7 @@ class NormalizeReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients, including those of the batch statistics."""
+        """Return the gradients with respect to x, γ and β; the batch statistics are treated as functions of x."""
         x, gamma, beta, mean, inverse = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(x):
@@ -89,7 +89,7 @@ class OutputUnit(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients with respect to all three inputs."""
+        """Return the gradients with respect to the hidden units, the kernels and the biases."""
         hidden, kernel = ctx.saved_tensors
         gradient = gradients[0].contiguous()
         if use_kernels(hidden):

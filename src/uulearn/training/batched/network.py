@@ -1,8 +1,8 @@
-"""Many linear models or MLPs as one network of batched matrix products.
+"""Many linear models or MLPs, computed as one network of batched matrix products.
 
-R runs form G groups of M neighbors (R = G·M). The runs of a group read the same rows, so their first layers are
-computed as one product; the kernels of the M runs are side by side, with shape (G, d, M·h). All later kernels have
-shape (R, h, h′), and the parameters of units have shape (R, 1, h).
+The R runs form G groups of M consecutive runs (R = G·M). The runs of a group use the same rows, so their first layers
+are computed as one matrix product. The first kernels of the M runs are therefore concatenated and have shape (G, d,
+M·h). All other kernels have shape (R, h, h′), and parameters of hidden units have shape (R, 1, h).
 """
 
 import copy
@@ -20,15 +20,15 @@ from uulearn.training.batched.runs import Groups
 Tensors = Mapping[str, Tensor]
 
 NORM_ATTRIBUTES = {"gamma": "weight", "beta": "bias", "mean": "running_mean", "var": "running_var"}
-"""Names of the parameters and statistics of a normalization layer, in this module and in torch."""
+"""Names of the parameters and statistics of a normalization layer in this module, and their names in torch."""
 
 
 class BatchedNetwork:
-    """Parameters and statistics of R `Linear` or `MLP` models of the same architecture, and their scores.
+    """Batched parameters and statistics of R `Linear` or `MLP` models with the same architecture.
 
-    ``dtype`` is the type of the matrix products; sums, statistics, the output layer and the parameters are float32.
+    ``dtype`` is the type of the matrix products; sums, statistics, the output layer and the parameters use float32.
     ``dropout``, of shape (R,), is the fraction of hidden units that each run drops during training. For half-precision
-    products, widths are padded to a multiple of ``align`` with units that stay zero.
+    products, layer widths are padded to a multiple of ``align``; the added units are always zero.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BatchedNetwork:
         self.n_runs = len(models)
         self.norms = _norms(models[0])
         if any(norm.momentum is None for norm in self.norms):
-            raise ValueError("batched training needs a number as batch-normalization momentum, got None; use 0.1.")
+            raise ValueError("batched training requires a number as batch-normalization momentum, got None; use 0.1.")
         self.params: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
         self.keep_rates = None if dropout is None else (1 - dropout).to(device)[:, None, None]
@@ -81,23 +81,23 @@ class BatchedNetwork:
 
     @property
     def width(self) -> int:
-        """Width of the widest layer of one run, including the input."""
+        """Width of the widest layer of one run, including the input layer."""
         widths = [p.shape[2] for name, p in self.params.items() if name != "0.kernel"]
         return max(self.params["0.kernel"].shape[1] // self.groups.width, *widths)
 
     def pad_rows(self, x: Tensor) -> Tensor:
-        """Pad rows to the number of inputs of the first kernels."""
+        """Pad rows with zero columns to the input width of the first layer."""
         return self._pad(x, x.ndim - 1)
 
     def per_run(self, values: Tensor, name: str) -> Tensor:
-        """Reshape values of shape (R,) to multiply the named parameter or statistic."""
+        """Reshape values of shape (R,) so that they can be multiplied by the named parameter or statistic."""
         if name != "0.kernel":
             return values[:, None, None]
         width, outputs = self.groups.width, self.params[name].shape[2]
         return values.view(-1, 1, width, 1).expand(-1, 1, width, outputs // width).reshape(-1, 1, outputs)
 
     def narrowed(self) -> dict[str, Tensor]:
-        """Return the parameters, with hidden kernels (and therefore their gradients) in the type of the products."""
+        """Return the parameters, with hidden kernels (and therefore their gradients) in the dtype of the products."""
         hidden = {f"{layer}.kernel" for layer in range(self.n_layers - 1)}
         return {name: value.to(self.dtype) if name in hidden else value for name, value in self.params.items()}
 
@@ -140,7 +140,7 @@ class BatchedNetwork:
         return self._output(params, hidden), statistics
 
     def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:
-        """Return scores (R, n), using the running statistics, for rows of shape (G, n, d) or, for all runs, (n, d)."""
+        """Return scores (R, n) based on the running statistics; rows have shape (G, n, d), or (n, d) if shared."""
         hidden = x if x.ndim == 3 else x.expand(self.groups.count, *x.shape)
         for layer in range(self.n_layers - 1):
             out, width = self._product(params, layer, hidden)
@@ -154,7 +154,7 @@ class BatchedNetwork:
         return self._output(params, hidden)
 
     def _product(self, params: Tensors, layer: int, hidden: Tensor) -> tuple[Tensor, int]:
-        """Return the matrix product of a layer and the number of runs that are side by side in the product."""
+        """Return the matrix product of a layer, and the number of runs that it contains side by side."""
         return torch.bmm(hidden, params[f"{layer}.kernel"].to(self.dtype)), self.groups.width if layer == 0 else 1
 
     def _output(self, params: Tensors, hidden: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Adam, AdamW and SGD for many runs, with a separate learning rate, decay and L2 penalty for each run.
 
-Keras-style L2 (2·l2·W for kernels) is added to the gradient; then torch's update formulas are applied.
+A Keras-style L2 penalty adds 2·l2·W to the gradient of a kernel. The update formulas are the same as in torch.
 """
 
 import math
@@ -22,9 +22,9 @@ OPTIMIZER_DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 class BatchedOptimizer:
-    """State and update of ``"adam"``, ``"adamw"`` or ``"sgd"``; the parameters of the network are updated in place.
+    """Batched ``"adam"``, ``"adamw"`` or ``"sgd"`` optimizer, which updates the parameters of the network in place.
 
-    ``settings`` contains the arguments of torch's optimizer, and the rates have one value per run, shape (R,).
+    ``settings`` contains arguments of the torch optimizer. The rates are tensors of shape (R,), one value per run.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class BatchedOptimizer:
         self.name, self.settings = name, OPTIMIZER_DEFAULTS[name] | dict(settings)
         if unknown := sorted(set(settings) - set(OPTIMIZER_DEFAULTS[name])):
             known = ", ".join(OPTIMIZER_DEFAULTS[name])
-            raise ValueError(f"optimizer_params of {name!r} must be among {known}, got {unknown[0]!r}.")
+            raise ValueError(f"optimizer_params of {name!r} may contain only {known}, got {unknown[0]!r}.")
         try:
             OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
         except ValueError as error:

@@ -19,11 +19,11 @@ from uulearn.training.out_of_fold import FoldFit, count_folds, fold_seed
 from uulearn.training.workers import join_workers
 
 MAX_RUNS = 150
-"""Maximum number of runs that are trained together on CUDA."""
+"""Maximum number of runs that are trained together on a CUDA device."""
 
 
 def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
-    """Return whether these models can be trained together on these rows (never with several workers)."""
+    """Return whether models of this type can be trained together on these rows (False if there are several workers)."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
     plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
     alone = join_workers(options.distributed, options.device) is None
@@ -32,7 +32,7 @@ def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings that may differ between models that are trained together; these settings override the options."""
+    """Settings that override the options and may differ between models that are trained together."""
 
     risk: UURisk
     lr: float | None = None
@@ -59,9 +59,9 @@ def fit_folds_batched(
 ) -> list[list[FoldFit]]:
     """Train several folds and variants of a named model together; see `uulearn.training.out_of_fold.fit_fold`.
 
-    The result is one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained
-    together; on a CPU, only the models of one fold, which share batches. Runs that are trained together need equal set
-    sizes, so a few random rows of larger folds are used neither for training nor for validation. All rows are scored.
+    The result contains one list per variant, with one fit per chosen fold. On CUDA, up to `MAX_RUNS` models are trained
+    together. On a CPU, only models of one fold are trained together. Runs that are trained together must have equal set
+    sizes, so some random rows of larger folds are used neither for training nor for validation. All rows are scored.
     """
     joined = data.joined()
     rows, index = joined.rows[0], [part for part in joined.index if part is not None]
@@ -104,6 +104,6 @@ def _is_dense(rows: Rows) -> bool:
 
 
 def _equalize(parts: list[list[Positions]], rng: np.random.Generator) -> list[list[Positions]]:
-    """Return the positions of both sets for every fold, reduced at random to the size of the smallest fold."""
+    """Return the row positions of both sets in every fold; larger folds are randomly reduced to the smallest size."""
     sizes = [min(len(pair[which]) for pair in parts) for which in (0, 1)]
     return [[np.sort(rng.permutation(own)[:size]) for own, size in zip(pair, sizes, strict=True)] for pair in parts]

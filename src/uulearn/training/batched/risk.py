@@ -1,4 +1,4 @@
-"""Compute the risks of many runs with the same loss; each run has its own coefficients and corrections."""
+"""Compute the risks of many runs with the same loss; each run has its own coefficients and correction method."""
 
 import functools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from uulearn.training.batched.runs import Run
 
 
 class BatchedRiskParts(NamedTuple):
-    """The risk of each run; every field has shape (R,), in the order of `uulearn.training.history.BATCH_METRICS`."""
+    """Parts of the risk of each run, each of shape (R,), in the order of `uulearn.training.history.BATCH_METRICS`."""
 
     positive: Tensor
     negative: Tensor

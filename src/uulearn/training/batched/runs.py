@@ -1,4 +1,4 @@
-"""The settings of one run in batched training, groups of runs that share their batches, and checks of both."""
+"""Settings of a run in batched training, groups of runs that share batches, and validation of runs and options."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from uulearn.training.options import RunOptions
 IndexLike = Tensor | np.ndarray | Sequence[int]
 
 UNSUPPORTED = {"augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
-"""Options that only single runs support, with the values that disable them."""
+"""Options that batched training does not support, with the values that disable them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One run in batched training.
+    """Settings of one run in batched training.
 
     Parameters
     ----------
     rows, held_out : (indices, indices)
         Row numbers of set 0 and set 1 in the shared table; the risk on held-out rows is recorded after every epoch.
     set_priors, target_prior, method, slope
-        The risk, as in `uulearn.UURisk`.
+        Parameters of the risk; see `uulearn.UURisk`.
     seed : int
-        Seed of initial weights and shuffles, with the same meaning as for a single run.
+        Seed for the initial weights and the shuffles; a single run with the same seed uses the same values.
     lr, l2, weight_decay, dropout : float, optional
-        Override the values of the options and the model. Unlike single runs, all runs share one generator for dropout.
+        Values that override the options and the model. Unlike single runs, all runs share one generator for dropout.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
 
@@ -97,16 +97,16 @@ def _as_indices(pair: tuple[IndexLike, IndexLike] | None, name: str) -> tuple[Te
     for index in (first, second):
         if index.ndim != 1 or index.is_floating_point() or index.dtype == torch.bool:
             raise ValueError(
-                f"{name} must be two one-dimensional lists of row numbers, got {index.dtype} {tuple(index.shape)}."
+                f"{name} must be two 1-D lists of row numbers, got {index.dtype} of shape {tuple(index.shape)}."
             )
     return first.to(torch.int64), second.to(torch.int64)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Order of the runs in which groups of ``width`` neighbors share batches, so that each batch is gathered once.
+    """Order of the runs in which every ``width`` consecutive runs share batches, so each batch is gathered only once.
 
-    The run at position k has position ``order[k]`` in the caller's list.
+    ``order[k]`` is the position of run k in the caller's list.
     """
 
     order: list[int]
@@ -129,16 +129,16 @@ class Groups:
 
 
 def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, seed: int) -> nn.Module:
-    """Return the initial model for this seed; it equals the initial model of a single run."""
+    """Return the initial model for this seed, which is the same as in a single run."""
     if name not in ("linear", "mlp"):
         raise ValueError(
-            f"batched training supports models 'linear' and 'mlp', got {name!r}; train other models with Trainer."
+            f"batched training supports only 'linear' and 'mlp' models, got {name!r}; train other models with Trainer."
         )
     return build_model(name, (n_features,), params, seed)
 
 
 def check_options(options: RunOptions) -> None:
-    """Raise an error for options that only single runs support."""
+    """Raise an error for options that batched training does not support."""
     for name, neutral in UNSUPPORTED.items():
         if getattr(options, name) != neutral:
             raise ValueError(f"batched training does not support {name}; train these runs one by one with Trainer.")
@@ -148,7 +148,7 @@ def check_options(options: RunOptions) -> None:
 
 
 def check_runs(runs: Sequence[Run], table: Tensor) -> None:
-    """Raise an error if the runs cannot be trained together on the rows of the table."""
+    """Raise an error if the runs cannot be trained together on this table."""
     if table.ndim != 2:
         raise ValueError(f"X must be two-dimensional (rows, columns), got shape {tuple(table.shape)}; reshape it.")
     if not runs:
@@ -158,7 +158,7 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
         if len(found) > 1:
             first, second = sorted(found)[:2]
             raise ValueError(
-                f"runs that are trained together need sets of the same sizes, got {name} {first} and {second}; use "
+                f"runs that are trained together must have equal set sizes, got {name} {first} and {second}; use "
                 "train_runs, which groups runs by size."
             )
     if not all(runs[0].sizes):
@@ -168,5 +168,5 @@ def check_runs(runs: Sequence[Run], table: Tensor) -> None:
             outside = index[(index < 0) | (index >= len(table))]
             if len(outside):
                 raise ValueError(
-                    f"a run uses row {int(outside[0])} of a table of {len(table):,} rows; rows are numbered from 0."
+                    f"a run uses row {int(outside[0])}, but the table has {len(table):,} rows, numbered from 0."
                 )

@@ -29,9 +29,9 @@ from uulearn.training.progress import ProgressBar
 from uulearn.training.randomness import isolated_rng
 
 EVALUATION_BYTES = 2**30
-"""Maximum number of bytes for the activations of rows that are scored together."""
+"""Maximum size, in bytes, of the activations of rows that are scored together."""
 EPOCHS_AHEAD = 4
-"""Number of epochs whose shuffles are drawn in advance."""
+"""Number of epochs for which the rows are shuffled in advance."""
 ALIGNMENT = 8
 """Number of half-precision values in 16 bytes, the row alignment required by tensor cores."""
 
@@ -39,7 +39,7 @@ BatchedCallback = Callable[[int, list[dict[str, Any]]], bool | None]
 
 
 class BatchedTrainer:
-    """Trainer of R linear models or MLPs, each with its own rows, risk, seed and rates.
+    """Trainer for R linear models or MLPs, each with its own rows, risk, seed and learning rate.
 
     Each run gives the same result as `uulearn.training.Trainer` with the same seed, up to rounding errors. If the risk
     of a run is not finite, the run stops with its last weights and records the reason; the other runs continue.
@@ -47,17 +47,17 @@ class BatchedTrainer:
     Parameters
     ----------
     X : tensor or array of shape (n, d)
-        Table that contains the rows of all runs, stored once on the device; any float type or uint8.
+        Table with the rows of all runs, of any floating-point type or uint8; it is stored on the device only once.
     runs : sequence of Run
-        Runs whose sets all have the same sizes (see `train_runs` for other runs).
+        Runs with equal set sizes. Use `train_runs` for runs with different set sizes.
     model, model_params, loss
-        ``"linear"`` or ``"mlp"`` with its arguments, and the loss as in `uulearn.UURisk`: the same for all runs.
+        Model of all runs (``"linear"`` or ``"mlp"``), its arguments, and the loss of all runs (see `uulearn.UURisk`).
     options : RunOptions
         All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional
-        Labeled rows; the accuracy and the supervised risk of each run are recorded after every epoch but not used.
+        Labeled rows. The accuracy and the supervised risk of each run are recorded but do not affect training.
     callback : callable, optional
-        Called after every epoch with the epoch number and the records of all runs; return True to stop.
+        Called after every epoch with the epoch number and the records of all runs; returns True to stop training.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class BatchedTrainer:
     def _columns(self, rows: Any, name: str) -> Tensor:
         x = torch.as_tensor(rows)
         if x.ndim != 2 or x.shape[1] != self.n_features:
-            raise ValueError(f"{name} must have {self.n_features} columns like X, got shape {tuple(x.shape)}.")
+            raise ValueError(f"{name} must have the same {self.n_features} columns as X, got shape {tuple(x.shape)}.")
         return x
 
     def _labeled(self, rows: Any, labels: Any) -> tuple[Tensor, Tensor]:
@@ -177,7 +177,7 @@ class BatchedTrainer:
         return index.to(self.device), leaders[0].held_out_sizes
 
     def _plan_batches(self) -> None:
-        """Allocate the row numbers of all batches: one tensor of shape (batches, G, rows) per batch composition."""
+        """Allocate one tensor of row numbers, of shape (batches, G, rows), for each composition of a batch."""
         leaders = self.runs[:: self.groups.width]
         self._seeds = sorted({run.seed for run in leaders})
         self._seed_of = torch.tensor([self._seeds.index(run.seed) for run in leaders], device=self.device)
@@ -197,7 +197,7 @@ class BatchedTrainer:
     # ------------------------------------------------------------------------------------------------------- training
 
     def run(self) -> list[History]:
-        """Train to the last epoch, unless already trained; return the histories in the order of ``runs``."""
+        """Train all runs, unless they are already trained, and return the histories in the order of ``runs``."""
         if any(history.stop_reason for history in self.histories):
             return self._in_given_order(self.histories)
         self.plan.warn_if_grown()
@@ -243,7 +243,7 @@ class BatchedTrainer:
         return [value for _, value in sorted(zip(self.groups.order, values, strict=True), key=lambda pair: pair[0])]
 
     def _shuffle(self, epoch: int) -> Tensor:
-        """Return, for each seed, the positions of both sets in the order of the epoch, shape (seeds, n + n′)."""
+        """Return the shuffled row positions of both sets for each seed in this epoch, shape (seeds, n + n′)."""
         n0 = self.plan.sizes[0]
         drawn = [self.plan.shuffles(seed, epoch) for seed in self._seeds]
         places = torch.stack([torch.cat([first, second + n0]) for first, second in drawn])
@@ -297,7 +297,7 @@ class BatchedTrainer:
     # ----------------------------------------------------------------------------------------------------- evaluation
 
     def _evaluate(self) -> tuple[Tensor, Tensor]:
-        """Return metrics of test rows, then of held-out rows, shape (k, R), and the scores of held-out rows."""
+        """Return the metrics on test rows and on held-out rows, shape (k, R), and the scores of the held-out rows."""
         metrics: list[Tensor] = []
         scores = torch.zeros(len(self.runs), 0, device=self.device)
         with torch.no_grad():
@@ -318,7 +318,7 @@ class BatchedTrainer:
         return self.network.evaluation_scores(*self._final, self._convert(rows))
 
     def _chunks(self, rows: Tensor, dim: int) -> Sequence[Tensor]:
-        """Split rows into parts of equal size, with activations of at most `EVALUATION_BYTES`."""
+        """Split rows into parts of equal size whose activations need at most `EVALUATION_BYTES`."""
         largest = max(1, EVALUATION_BYTES // (4 * len(self.runs) * self.network.width))
         n = max(1, rows.shape[dim])
         return torch.split(rows, -(-n // -(-n // largest)), dim)
@@ -357,7 +357,7 @@ class BatchedTrainer:
         return torch.stack(self._in_given_order(list(torch.cat(parts, 1).cpu())))
 
     def held_out_scores(self) -> Tensor:
-        """Return scores of held-out rows by their run, shape (R, n); with early stopping, those of `CrossedEpochs`."""
+        """Return the scores of each run's held-out rows, shape (R, n); with early stopping, `CrossedEpochs` is used."""
         final = self._evaluate()[1].float().cpu()
         return torch.stack(self._in_given_order(list(final if self.crossed is None else self.crossed.cross(final))))
 
