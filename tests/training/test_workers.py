@@ -193,7 +193,7 @@ def test_parts_of_workers_form_the_batch():
 
 
 def test_rejects_worker_without_rows():
-    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of 3 workers without rows; raise batch_size"):
+    with pytest.raises(ValueError, match="a batch of 2 rows leaves some of the 3 workers without rows; raise"):
         BatchPlan((10, 10), 2, 0, 3).check_workers()
     BatchPlan((10, 10), 2, 0, 2).check_workers()
 

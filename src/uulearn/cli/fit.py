@@ -84,9 +84,10 @@ def fit(
     workers: RayWorkers = None,
 ) -> None:
     """Train a classifier from two files of unlabeled rows."""
+    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options that are settings have their names
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
-        raise ValueError("fit --engine ray needs --workers, the number of training processes.")
+        raise ValueError("fit --engine ray requires --workers N, the number of training processes.")
     from uulearn.app.output import start_fit
     from uulearn.app.summary import format_summary
     from uulearn.cli import is_first_process
@@ -94,7 +95,6 @@ def fit(
     from uulearn.cli.progress import FitProgress, progress_output
     from uulearn.io.formats import printable
 
-    given = ctx.params | {"set_priors": parse_set_priors(set_priors)}  # options have the same names as settings
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)

@@ -89,6 +89,26 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
     return True
 
 
+def check_not_percentages(name: str, words: Sequence[str]) -> None:
+    """Raise an error that shows the correct fractions if priors are given in percent, such as ``80 20`` or ``80%``.
+
+    Examples
+    --------
+    >>> check_not_percentages("--target-prior", ["0.8"])
+    >>> check_not_percentages("--set-priors", ["80%", "20%"])
+    Traceback (most recent call last):
+    ...
+    ValueError: --set-priors takes fractions between 0 and 1, not percentages; write --set-priors 0.8 0.2.
+    """
+    values = [word for part in words for word in part.replace(",", " ").split()]
+    plain = [word.removesuffix("%") for word in values]
+    if all(map(is_number, plain)) and any(word.endswith("%") or 1 < float(word) <= 100 for word in values):
+        percent = [word.endswith("%") or float(word) > 1 for word in values]
+        fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
+        typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])
+        raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
+
+
 def is_number(word: str) -> bool:
     """Return whether a word is a number."""
     try:

@@ -62,8 +62,8 @@ class BatchPlan:
         for batch in compositions.values():
             if not all(sum(replace(self, worker=worker).counts(batch)) for worker in range(self.workers)):
                 raise ValueError(
-                    f"a batch of {sum(self.whole_counts(batch))} rows leaves some of {self.workers} workers without "
-                    "rows; raise batch_size, or start fewer workers."
+                    f"a batch of {sum(self.whole_counts(batch))} rows leaves some of the {self.workers} workers "
+                    "without rows; raise batch_size, or start fewer workers."
                 )
 
     def _whole(self, batch: int) -> tuple[slice, slice]:

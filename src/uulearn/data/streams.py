@@ -41,7 +41,8 @@ Numbers = NDArray[np.int64]
 class RowStream(ABC):
     """A set of rows that is read piece by piece, such as `uulearn.streaming.ParquetSet`.
 
-    A piece should be small compared with memory but much larger than a row, for example a few thousand rows.
+    A piece should be small compared with the available memory but much larger than a row, for example a few thousand
+    rows.
 
     >>> class Zeros(RowStream):
     ...     row_shape, piece_sizes = (2,), (3, 1)

@@ -67,8 +67,8 @@ def temporary_file(name: str, stack: ExitStack) -> Iterator[BinaryIO]:
         unpacked.seek(0)
     except OSError as error:
         raise TableError(
-            f"{name} cannot be copied to {tempfile.gettempdir()} ({_reason(error)}); free space there, or set TMPDIR "
-            "to a folder with more space."
+            f"{name} cannot be copied to {tempfile.gettempdir()} ({_reason(error)}); free up space there, or set "
+            "TMPDIR to a folder with more space."
         ) from error
 
 
@@ -95,7 +95,7 @@ class TextSource:
         return io.TextIOWrapper(self.open(), encoding="utf-8", newline="")
 
     def raw(self) -> Any:
-        """Open the content from its start without a byte-order mark: UTF-16 as text, UTF-8 as unvalidated bytes."""
+        """Open the content after its byte-order mark; UTF-16 is opened as text, UTF-8 as bytes without validation."""
         stream = self._bytes()
         if self._utf16:
             return io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-16", newline="")

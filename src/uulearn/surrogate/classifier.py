@@ -260,7 +260,7 @@ def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:
     unknown = [value for value in np.unique(values).tolist() if value not in range(n_sets)]
     if unknown:
         raise ValueError(
-            f"sets must be whole numbers from 0 to {n_sets - 1}, one for each of the {n_sets} set_priors, got "
+            f"sets must contain whole numbers from 0 to {n_sets - 1}, because there are {n_sets} set_priors, got "
             f"{unknown[0]!r}; number the sets from 0 and pass one prior per set."
         )
     return np.asarray(values).astype(np.int64)

@@ -231,7 +231,7 @@ def encode_rows(
     """Convert a chunk of rows to the input of the classifier."""
     if isinstance(schema, ImageSchema):
         if schema.column not in frame:
-            raise TableError(f"{name} has no column {schema.column!r}; add this column of paths, or pass a folder.")
+            raise TableError(f"{name} has no column {schema.column!r}; add it with the file paths, or pass a folder.")
         return load_images(frame[schema.column].tolist(), folder, schema)
     assert encoder is not None, "rows that are not images require an encoder"
     return encoder.transform(apply_schema(frame, schema, name=name))

@@ -1,8 +1,8 @@
 """Select the floating-point type of a run's matrix products.
 
 ``"auto"`` uses bfloat16 for matrix products if this is faster and accurate enough. The device must support bfloat16
-natively, and a layer must be wide (or, on CUDA, convolutional). No column may have a mean so large, relative to its
-standard deviation, that rounding to eight significant bits loses information. Other computations use float32.
+natively, and at least one layer must be wide (or, on CUDA, convolutional). No column may have a mean so large, relative
+to its standard deviation, that rounding to eight significant bits loses information. Other computations use float32.
 """
 
 import functools
