@@ -19,6 +19,8 @@ SUSPICIOUS_ERRORS = {
 }  # fmt: skip
 """Exceptions that say nothing to a user: the command line prints their message, but nobody wrote it as a sentence."""
 PYTHON_WARNING = re.compile(r"\.py:\d+: \w*Warning: |Traceback ")
+NOTE = re.compile(r"warning: |note: |Restarting |.* contains a model that this fit will replace;")
+"""Lines that a command may print before it is refused."""
 SENTENCE = re.compile(r"error: .{15,}[.…]", re.DOTALL)
 
 
@@ -47,7 +49,7 @@ class Trial:
         sentence = ended.said[-1]
         self.check(SENTENCE.fullmatch(sentence) and sentence.isprintable(), f"not one printable sentence: {sentence!r}")
         self.check(
-            all(line.startswith(("warning: ", "note: ", "Restarting ")) for line in ended.said[:-1]),
+            all(NOTE.match(line) for line in ended.said[:-1]),
             f"more than one sentence: {ended.brief()}",
         )
         self.check(ended.error not in SUSPICIOUS_ERRORS, f"{ended.error} reached the user: {sentence!r}")

@@ -145,7 +145,7 @@ def load_tree(path: Path) -> Any:
             about = file.metadata() or {}
             text, tensors = about.get("tree", ""), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if about.get("sha256") != _tree_digest(text, tensors):
-            raise KeyError("its checksum does not match")
+            raise SafetensorError("its checksum does not match")
         return _decode(json.loads(text), tensors)
     except (SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise ValueError(f"{path} is damaged or was not written by uulearn ({error}).") from error

@@ -191,7 +191,9 @@ def test_rejects_damaged_file_by_name(data, tmp_path):
     search = UUClassifierCV(base(), {"lr": [0.02]}, store=tmp_path).fit_sets(*data)
     damaged = sorted(tmp_path.glob("*.safetensors"))[0]
     content = damaged.read_bytes()
-    for wrong in (b"", content[:100], content.replace(b'[\\"format\\", 2]', b'[\\"format\\", 9]')):
+    entry = f'[\\"format\\", {trials.STORE_FORMAT}]'.encode()
+    assert entry in content
+    for wrong in (b"", content[:100], content.replace(entry, b'[\\"format\\", 9]')):
         damaged.write_bytes(wrong)
         with pytest.raises(CheckpointError, match=rf"{damaged.name} .* Delete the file to train this model again\.$"):
             search.fit_sets(*data)

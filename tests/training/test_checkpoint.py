@@ -324,7 +324,7 @@ def test_rejects_damaged_checkpoints(tmp_path, gaussians, damage):
     fit(tmp_path, gaussians)
     path = tmp_path / CHECKPOINT_NAME
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"damaged.*Delete it"):
+    with pytest.raises(CheckpointError, match=r"damaged.*Delete the file"):
         fit(tmp_path, gaussians)
 
 
