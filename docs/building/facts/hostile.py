@@ -8,6 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "benchmarks" / "results" / "hostile.json"
+AREAS = ("kills", "damage", "tampering", "inputs", "disk", "signals", "names", "stores", "numbers")
 DETAILS = {
     "kills": "{kills} kills: {kills_fit} of fit, {kills_search} of a search, {kills_reproduce} of reproduce, "
     "{kills_predict} of predict",
@@ -33,7 +34,9 @@ def facts() -> dict[str, str]:
     total = {key: sum(area[key] for area in areas.values()) for key in ("cases", "refused", "right", "failures")}
     seeds = dict.fromkeys(str(area["configuration"]["seed"]) for area in areas.values())
     days = sorted({area["finished"][:10] for area in areas.values()})
+    missing = [name for name in AREAS if name not in areas]
     return {
+        "coverage": f"Not recorded yet: {', '.join(missing)}." if missing else "All areas are recorded.",
         "table": "\n".join(lines),
         "cases": f"{total['cases']:,}",
         "failures": f"{total['failures']:,}",
