@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import markdown
 import numpy as np
 import pytest
 from hypothesis import given
@@ -189,3 +190,28 @@ def test_numbers_keep_their_sign_and_value(value):
 def test_large_and_missing_numbers_stay_short():
     assert (count(1e20), signed(-1e9), number(2.5e7), duration(3e6)) == ("1e+20", "−1e+09", "2.5e+07", "833 h 20 min")
     assert percent(None) == percent(math.nan) == signed(None) == count(math.inf) == "–"
+
+
+HOSTILE = (
+    "\x1b[2Jage",
+    "`</code><script>alert(1)</script>",
+    "a|b<img src=x>",
+    "![x](http://evil.example)",
+    "\u202eage\n# x",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_files_cannot_add_markup_or_control_the_terminal(facts, name):
+    columns = (replace(facts.columns[0], name=name), replace(facts.columns[0], name=name, used=False, reason=name))
+    sets = (replace(facts.sets[0], name=name), facts.sets[1])
+    commands = {"predict": f"uulearn predict {name}", "report": name}
+    changed = replace(
+        facts, columns=columns, sets=sets, notes=(name,), warnings=(RaisedWarning("W", name),), commands=commands
+    )
+    summary, card = format_summary(changed, Path(name)), format_model_card(changed)
+    for text in (summary, card):
+        assert all(line.isprintable() for line in text.split("\n"))
+    page = markdown.markdown(card, extensions=["tables", "fenced_code"])
+    assert not set(re.findall(r"<(\w+)", page)) & {"script", "img", "a", "b"}
+    assert page.count("<h1") == 1

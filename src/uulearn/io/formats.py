@@ -127,6 +127,17 @@ def quote_some(names: Sequence[str], limit: int = 5) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
 
 
+def printable(text: str) -> str:
+    """Replace characters that control a terminal or change the direction of text with escape sequences.
+
+    >>> printable("age\\x1b[2J"), printable("Zürich")
+    ('age\\\\x1b[2J', 'Zürich')
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
 def in_one_line(error: object) -> str:
     """Return the first sentence of a message as one line of limited length, without the final period."""
     text = " ".join(str(error).split()).split(". ")[0].rstrip(".")
