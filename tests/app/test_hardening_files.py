@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, draw, run, weights_of, write_files
 from uulearn.app.model import TableModel
@@ -310,6 +310,10 @@ ATTACKS = {
         lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
         "cannot be loaded",
     ),
+    "feature names that do not fit": (
+        lambda folder: alter(folder, "fitted", "feature_names", []),
+        "feature names do not fit",
+    ),
     "weights for a giant": (
         lambda folder: alter(folder, "fitted", "row_shape", [10**12]),
         "the stored weights do not match the model",
@@ -343,6 +347,16 @@ def test_every_command_rejects_an_altered_model(files, model, tmp_path, attack):
     ):
         assert_one_sentence(run(*arguments), part)
     assert contents(tmp_path) == before
+
+
+def test_predict_rejects_an_encoder_that_overflows(files, model, tmp_path):
+    shutil.copytree(model, tmp_path / "m")
+
+    def overflow(data):
+        return save({name: np.full_like(array, -1e308) for name, array in load(data).items()})
+
+    replace_file(tmp_path / "m", "encoder", overflow)
+    assert_one_sentence(run("predict", tmp_path / "m", files / "new.csv"), "nfinit")
 
 
 ODD = st.sampled_from([None, True, -1, 0, 10**30, 0.5, 1e308, "", "x", "../x", "auto", [], {}, [[]], {"code": "x"}])

@@ -234,6 +234,17 @@ def test_damaged_archive_is_reported_with_the_fix(store, damage):
         len(store)
 
 
+def test_changed_digit_of_a_record_is_reported(store):
+    store.add(record())
+    path = store.folder / "runs" / f"{key(configuration())}.json"
+    content = path.read_text()
+    start = content.index('"curves"')
+    digit = next(place for place in range(start, len(content)) if content[place].isdigit())
+    path.write_text(content[:digit] + str(9 - int(content[digit])) + content[digit + 1 :])
+    with pytest.raises(ValueError, match=r"is damaged .*its checksum does not match"):
+        store.records()
+
+
 def test_record_under_a_wrong_name_is_reported(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
@@ -375,3 +386,22 @@ def test_killed_writers_leave_a_readable_store(tmp_path):
     assert store.add(record(99_999))
     store.pack("killed")
     assert len(RunStore(store.folder)) == len(seeds) + 1
+
+
+def test_runs_of_one_job_are_stored_together_if_the_process_is_killed(store, monkeypatch):
+    """The rounding of a run depends on the runs trained with it, so storing a part would change the others."""
+    records, moved, replace = [record(seed=seed) for seed in range(3)], [], Path.replace
+
+    def killed(path, target):
+        if path.suffix == ".json" and path.parent.suffix == ".complete":
+            moved.append(target)
+            if len(moved) == 2:
+                raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.add_all(records)
+    assert RunStore(store.folder).missing([one["configuration"] for one in records]) == []
+    assert not list((store.folder / "runs").glob(".*"))

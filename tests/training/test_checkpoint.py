@@ -314,12 +314,17 @@ def test_rejects_checkpoint_of_other_data(tmp_path, gaussians):
         fit(tmp_path, gaussians | {"X0": gaussians["X0"] + 0.1})
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b)])
+def flip_bit(content):
+    """Change a weight slightly, which only a checksum detects."""
+    return content[:-21] + bytes([content[-21] ^ 1]) + content[-20:]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b), flip_bit])
 def test_rejects_damaged_checkpoints(tmp_path, gaussians, damage):
     fit(tmp_path, gaussians)
     path = tmp_path / CHECKPOINT_NAME
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"damaged.*Delete it"):
+    with pytest.raises(CheckpointError, match=r"damaged.*Delete the file"):
         fit(tmp_path, gaussians)
 
 

@@ -87,6 +87,10 @@ class ColumnImportance:
     column: str
     drop: float
     standard_error: float
+    direction: float | None = None
+    """Correlation of the column with the score, from −1 to 1; None for categories and text."""
+    highest: str | None = None
+    """The value of a category with the highest mean score."""
 
 
 @dataclass(frozen=True)

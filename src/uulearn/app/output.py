@@ -21,7 +21,7 @@ from uulearn.app.fitting import fit_files
 from uulearn.app.settings import FitSettings, read_settings
 from uulearn.app.summary import format_model_card
 from uulearn.estimator.model_directory import MANIFEST, could_be_model
-from uulearn.exceptions import CheckpointError
+from uulearn.exceptions import CheckpointError, OtherRunError
 from uulearn.io.writing import cannot_be_written
 from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import RANK, Workers, join_workers
@@ -124,6 +124,13 @@ class OutputFolder:
             if self._manifest() != before:
                 result = f"the model was already written to {self.out}"
             raise KeyboardInterrupt(result) from None
+        except OtherRunError as error:
+            if not resumed:
+                raise
+            raise ValueError(
+                f"the unfinished fit of {self.out} used other rows or settings, such as class priors; repeat its "
+                "command with --resume, or remove --resume to train from the start."
+            ) from error
         except (OSError, CheckpointError) as error:
             cause = find_os_error(error)
             if cause is None or isinstance(cause, BrokenPipeError):

@@ -55,7 +55,7 @@ def score_file(
     else:
         frames = (_with_results(pd.DataFrame(), scored) for scored in _score_numbers(model, rows, format, sheet))
     count = 0
-    with TableWriter(out, float_format="%.6g") as writer:
+    with TableWriter(out, float_format="%.6g", escape_formulas=True) as writer:
         for frame in frames:
             writer.write(frame)
             count += len(frame)

@@ -93,12 +93,13 @@ def fit(
     from uulearn.cli import is_first_process
     from uulearn.cli.distributed import exit_together
     from uulearn.cli.progress import FitProgress, progress_output
+    from uulearn.io.formats import printable
 
     command = shlex.join(["uulearn", *sys.argv[1:]])
     with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
         run = start_fit(config, given, out, resume)
         if run.note is not None:
-            typer.echo(run.note, err=True)
+            typer.echo(printable(run.note), err=True)
         if on_ray and workers is not None:
             from uulearn.engines.ray_training import fit_on_ray
 
