@@ -537,7 +537,7 @@ def test_boosting_lists_largest_gains_and_losses_first():
     found = comparison.compare(fake_fits({(name, (0.8, 0.2), 300): own for name, own in columns.items()}), "linear")
     ahead, behind = render_tabular.against_boosting(found).split(". It is ")
     assert ahead == (
-        "Gradient boosting on the sets (* significant) is ahead of the default in 2 cells: "
+        "Gradient boosting on the sets (\\* significant) is ahead of the default in 2 cells: "
         "magic 300 at (0.8, 0.2) +3.0; digits 300 at (0.8, 0.2) +1.0"
     )
     assert behind == "behind or equal in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."
