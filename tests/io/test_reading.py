@@ -657,7 +657,7 @@ def test_full_temporary_folder_gives_one_sentence(tmp_path, monkeypatch):
 
     monkeypatch.setattr("uulearn.io.sources.tempfile.TemporaryFile", fail)
     assert "cannot be copied to" in refusal(tmp_path / "a.npz")
-    assert "(No space left on device); free space there" in refusal(tmp_path / "a.npz")
+    assert "(No space left on device); free up space there" in refusal(tmp_path / "a.npz")
 
 
 # Parquet and Feather
