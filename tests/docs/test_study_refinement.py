@@ -142,7 +142,7 @@ def test_quick_run_measures_every_round_in_both_ways(refined):
                 assert way["gains"][f"{number}-0"][0] == pytest.approx(via)
                 difference = way["estimates"][number][0] - way["estimates"][0][0]
                 assert way["gains"][f"{number}-0"][0] == pytest.approx(difference)
-    assert any(len(pair["ways"]["pure"]["accuracy"]) == 3 for pair in found)
+    assert any(len(pair["ways"]["pure"]["accuracy"]) > 1 for pair in found)
     assert any(pair["ways"]["pure"]["accuracy"] != pair["ways"]["estimated"]["accuracy"] for pair in found)
 
 
