@@ -192,9 +192,13 @@ def _compare_with_ensemble(
 ) -> OutOfFoldCorrection:
     """Score evenly spaced rows with the models that were trained on them."""
     index = [np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes]
-    rows = DenseRows(torch.cat([data.take(which, torch.from_numpy(own)) for which, own in enumerate(index)]))
+    sample = data.pick(*index)
+    rows = [sample.rows_of(which) for which in (0, 1)]  # read in chunks, because dense copies may be large
     own_folds = np.concatenate([part[own] for part, own in zip(folds, index, strict=True)])
-    scores = [model.score(rows).numpy() / scale for model, scale in zip(fitted.models, fitted.scales, strict=True)]
+    scores = [
+        torch.cat([model.score(part) for part in rows]).numpy() / scale
+        for model, scale in zip(fitted.models, fitted.scales, strict=True)
+    ]
     trained = own_folds[:, None] != np.arange(len(scores))
     selects = any(history.best_epoch is not None for history in fitted.histories)
     return OutOfFoldCorrection.from_scores(

@@ -74,7 +74,7 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     for _ in range(3):
         log_slopes = np.linspace(start, stop, number)
         rising = np.exp(log_slopes)[:, None] * points
-        positive = expit(rising + _intercepts(rising, weights, pooled)[:, None])
+        positive = expit(rising + solve_intercepts(rising, weights, pooled)[:, None])
         posterior = np.zeros(number)
         for own, fraction, prior in zip(counts, fractions, priors, strict=True):
             at_negative, at_positive = fraction * (1 - prior) / (1 - pooled), fraction * prior / pooled
@@ -127,7 +127,7 @@ def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
     return np.add.reduceat(values[order], starts) / counts.sum(0), counts
 
 
-def _intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
+def solve_intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
     """Return the constant to add to each row of log-odds so that its probabilities have the given weighted mean."""
     low, high = logit(mean) - rising.max(axis=1), logit(mean) - rising.min(axis=1)
     for _ in range(50):
