@@ -95,7 +95,7 @@ class CrossedEpochs:
     def __init__(
         self, sizes: tuple[int, int], coefficients: Sequence[UUCoefficients], seeds: Sequence[int], smoothing: int
     ) -> None:
-        self.sizes = sizes
+        self.sizes = list(sizes)
         self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
         """Part number of every held-out row, with the rows of set 0 first; shape (R, n)."""
         self.errors: list[Tensor] = []
@@ -141,7 +141,7 @@ class CrossedEpochs:
     def _count_others(self, marked: Tensor) -> Tensor:
         """Return the number of marked rows of each set outside each part, shape (R, parts, 2)."""
         counts = []
-        for own, parts in zip(marked.split(self.sizes, 1), self.parts.split(self.sizes, 1), strict=True):
+        for own, parts in zip(*(torch.split(rows, self.sizes, 1) for rows in (marked, self.parts)), strict=True):
             inside = torch.zeros(self.magnitude.shape, dtype=torch.float64).scatter_add_(1, parts, own.double())
             counts.append(inside.sum(1, keepdim=True) - inside)
         return torch.stack(counts, 2)
