@@ -140,6 +140,20 @@ def test_importance_has_directions():
     assert {entry.highest for name, entry in found.items() if name != "shade"} == {None}
 
 
+def test_importance_is_ordered_by_the_unclipped_drop():
+    sets = np.repeat([0, 1], 200)
+    direction = np.where(sets == 0, 1.0, -1.0)
+    features = np.column_stack([direction, direction, np.arange(400) % 4 == 0]).astype(np.float32)
+    columns, folds = [TableColumn(name, "number") for name in ("weak", "strong")], np.zeros(400, dtype=np.int64)
+
+    def score(X, folds):
+        return np.where(X[:, 2] == 1, X[:, 0], X[:, 1])  # the weak column determines a quarter of the predictions
+
+    rows = EvaluationRows(score(features, folds), sets, features, sets, folds, score, None, ())
+    found = column_importance(rows, {"weak": [0], "strong": [1]}, columns, (0.52, 0.48), 0.5, seed=0)
+    assert [(entry.column, entry.drop) for entry in found] == [("strong", 1), ("weak", 1)]
+
+
 def test_summary_of_impossible_estimate_shows_no_accuracy(facts):
     impossible = Estimate(1.0, 0.1, (1.0, 1.0), unclipped=1.6)
     summary = format_summary(replace(facts, evaluation=replace(facts.evaluation, accuracy=impossible)), Path("model"))

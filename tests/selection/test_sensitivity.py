@@ -157,7 +157,7 @@ def test_every_run_equals_classifier_with_changed_priors(data, scored):
         guessed = uu_accuracy(scores, sets[held_out], (0.8, 0.2), 0.5)
         assert row.if_guess_right == guessed
         assert row.not_retrained == uu_accuracy(usual - 0.5, sets[held_out], priors, pi)
-        assert row.gain.value == pytest.approx(guessed.unclipped - found.baseline.shown.unclipped)
+        assert row.gain.unclipped == pytest.approx(guessed.unclipped - found.baseline.shown.unclipped)
         assert row.differing == ((scores > 0) != usual).mean()
 
 

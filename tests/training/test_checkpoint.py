@@ -328,9 +328,10 @@ def test_rejects_damaged_checkpoints(tmp_path, gaussians, damage):
         fit(tmp_path, gaussians)
 
 
-def test_rejects_newer_checkpoint_format(tmp_path, gaussians):
-    save_tree(tmp_path / CHECKPOINT_NAME, {"format": 99})
-    with pytest.raises(CheckpointError, match="format 99"):
+@pytest.mark.parametrize("other", [2, 99])
+def test_rejects_other_checkpoint_formats(other, tmp_path, gaussians):
+    save_tree(tmp_path / CHECKPOINT_NAME, {"format": other})
+    with pytest.raises(CheckpointError, match=f"checkpoint format {other}, but this version reads 3"):
         fit(tmp_path, gaussians)
 
 

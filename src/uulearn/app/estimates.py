@@ -88,7 +88,7 @@ def column_importance(
     rng = np.random.default_rng([seed, 6])
     X, folds = rows.sample, rows.sample_folds
     unshuffled = rows.score(X, folds)
-    found = []
+    found, drops = [], []
     for column in list(groups)[:MAX_SHUFFLED_COLUMNS]:
         features = np.array(groups[column], dtype=np.int64)
         if not len(features):
@@ -107,7 +107,8 @@ def column_importance(
             chosen = [unshuffled[X[:, feature] > 0] for feature in features[: len(values)]]
             highest = values[int(np.argmax([own.mean() if len(own) else -np.inf for own in chosen]))]
         found.append(ColumnImportance(column, lost.value, lost.standard_error, direction, highest))
-    return tuple(sorted(found, key=lambda entry: -entry.drop))
+        drops.append(lost.unclipped)
+    return tuple(found[place] for place in np.argsort(-np.array(drops), kind="stable"))
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:

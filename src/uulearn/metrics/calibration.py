@@ -15,6 +15,8 @@ from uulearn.risk.coefficients import check_set_priors, check_target_prior
 
 # Maximum number of points that represent the scores in a fit; more scores are averaged in groups of neighbors.
 MAX_POINTS = 1000
+# Maximum magnitude of standardized scores in a fit; an outlier of 1e30 makes the bisection of the intercept too coarse.
+MAX_STANDARDIZED = 1e3
 # Slopes that are compared, for standardized scores: their logarithms, and their number in each of three steps.
 LOG_SLOPES = (math.log(1e-3), math.log(1e3), 41)
 # Slopes whose posterior density is lower than that of the best by this factor are ignored, in logarithms.
@@ -67,7 +69,8 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     if not np.isfinite(values).all():
         raise ValueError("scores must be finite, got an infinite score; check the model's output for these rows.")
     center, scale = _center_and_scale(values)
-    points, counts = _group((values - center) / scale, np.repeat([0, 1], sizes))
+    standardized = ((values - center) / scale).clip(-MAX_STANDARDIZED, MAX_STANDARDIZED)
+    points, counts = _group(standardized, np.repeat([0, 1], sizes))
     weights, fractions = counts.sum(0) / sizes.sum(), sizes / sizes.sum()
     pooled = float(fractions @ priors)
     start, stop, number = LOG_SLOPES

@@ -15,7 +15,7 @@ from uulearn.training.identity import describe
 from uulearn.training.options import RunOptions
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
 """Options that may be changed when a run is resumed."""
 
