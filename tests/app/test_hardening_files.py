@@ -171,6 +171,23 @@ def test_accepts_cells_of_all_types_in_one_column(tmp_path):
     assert len(read_table(tmp_path / "s.csv")) == 64
 
 
+def test_only_used_columns_must_be_clear_next_to_decimal_commas(tmp_path):
+    for name, share, seed in (("a", 0.8, 0), ("b", 0.2, 1)):
+        rows = [(f"{age:.2f}", f"{dose:.2f}", f"1.{n % 3}34") for n, (age, dose) in enumerate(draw(64, share, seed))]
+        text = "\n".join(
+            "\t".join(row[:2]).replace(".", ",") + f"\t{row[2]}\t12,{n + 100}" for n, row in enumerate(rows)
+        )
+        (tmp_path / f"{name}.tsv").write_text(f"age\tdose\tversion\tcost\n{text}\n")
+    files = (tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "m")
+    assert "'cost' of a.tsv has numbers such as '12,100'" in fit(*files).said[-1]
+    assert "has decimal commas, but also '1.034' in column 'version'" in fit(*files, "--drop", "cost").said[-1]
+    result = fit(*files, "--drop", "cost", "--drop", "version")
+    assert result.code == 0, result
+    assert run("predict", tmp_path / "m", tmp_path / "a.tsv", "--out", tmp_path / "s.csv").code == 0
+    (tmp_path / "new.tsv").write_text("age\tdose\n41,5\t1.234\n")
+    assert "also '1.234' in column 'dose'" in run("predict", tmp_path / "m", tmp_path / "new.tsv").said[-1]
+
+
 def test_accepts_ten_thousand_columns(files, model, tmp_path):
     """Use two columns among 9,998 others."""
     names = [f"c{number}" for number in range(9_998)]

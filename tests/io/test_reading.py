@@ -301,6 +301,23 @@ def test_rejects_a_point_that_may_separate_thousands_next_to_decimal_commas(tmp_
         read_table(path)
 
 
+def test_thousands_next_to_a_column_of_decimal_commas_are_not_decimals(tmp_path):
+    path = save(tmp_path, "a\tb\tc\n52,13\t12,345\t1\n1,250\t1,000\t2\n", "rows.tsv")
+    assert cells(read_table(path)) == [["52.13", "12,345", "1"], ["1.250", "1,000", "2"]]
+
+
+def test_clear_decimal_commas_after_the_sampled_rows_are_converted(tmp_path):
+    path = save(tmp_path, "a;b\n" + "3,5;7\n" * 150 + "3,5;2,5\n3,5;1,234\n")
+    assert [row[1] for row in cells(read_table(path))[-2:]] == ["2.5", "1,234"]
+
+
+def test_points_in_columns_that_are_not_used_are_not_an_error(tmp_path):
+    path = save(tmp_path, "a;version\n3,5;1.234\n4,5;1.235\n")
+    with open_table(path) as reader:
+        assert cells(pd.concat(reader)) == [["3.5", "1.234"], ["4.5", "1.235"]]
+        assert reader.ambiguous == {"version": "1.234"}
+
+
 def test_tsv_may_contain_commas(tmp_path):
     path = save(tmp_path, "a,b\n1,2\n", "rows.tsv")
     with open_table(path) as reader:

@@ -523,6 +523,14 @@ def test_formulas_are_escaped_only_for_spreadsheets(tmp_path, name):
     assert found.iloc[:8, 0].tolist() == expected
 
 
+def test_no_column_vanishes_if_an_escaped_name_is_taken(tmp_path):
+    frame = pd.DataFrame({"=A1": ["x"], "'=A1": ["y"]})
+    with pytest.raises(TableError, match=r"more than one column would be named \"'=A1\".*; rename one of the columns"):
+        write(tmp_path / "s.csv", frame, escape_formulas=True)
+    assert list(tmp_path.iterdir()) == []
+    assert read_table(write(tmp_path / "s.jsonl", frame, escape_formulas=True)).columns.tolist() == ["=A1", "'=A1"]
+
+
 def test_cells_cannot_control_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with TableWriter("-") as writer:

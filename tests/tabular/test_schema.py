@@ -85,6 +85,20 @@ def test_parses_numbers_as_text(text, number):
     assert cells.numbers[0] == number
 
 
+def test_a_zero_next_to_percentages_is_a_number():
+    assert column_of(["45%", "0", "3.5%"])[0].kind == "number"
+    assert column_of(["45%", "45", "much"])[0].kind == "category"  # words are not compared as numbers
+
+
+def test_rows_with_and_without_percent_signs_are_not_converted():
+    schema = Schema((TableColumn("fat", "number"),))
+    with pytest.raises(
+        TableError, match=r"new\.csv has numbers with and without a percent sign in column 'fat'; write"
+    ):
+        apply_schema(pd.DataFrame({"fat": ["45%", "45", "45"]}), schema, name="new.csv")
+    assert apply_schema(pd.DataFrame({"fat": ["45%", None]}), schema, name="new.csv")["fat"].iloc[0] == 0.45
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -293,6 +307,16 @@ def test_kind_depends_on_all_rows_of_both_files():
         (["2024-01-01"], ["2024"], ("a date in a.csv", "b.csv has '2024'", "use one format in both files")),
         (["2024-01-01"], ["2024-01-02", "x"], ("a date in a.csv", "b.csv has 'x' in row 2")),
         ([1.0, 2.0], ["a", "b"], ("a number in a.csv", "'a'")),
+        (
+            ["45%", "45"],
+            ["1%"],
+            ("percent sign ('45%' in row 1 of a.csv)", "without it ('45' in row 2 of a.csv); write"),
+        ),
+        (
+            [45.0, 0.5],
+            ["45%"],
+            ("percent sign ('45%' in row 1 of b.csv)", "without it ('45' in row 1 of a.csv)", "--drop"),
+        ),
         (["13/1/2024"], ["1/13/2024"], ("day first ('13/1/2024' in row 1 of a.csv)", "month first", "2024-12-31")),
         (["1/1/2024", "13/1/2024", "1/13/2024"], ["1/2/2024"], ("row 2 of a.csv", "row 3 of a.csv")),
     ],

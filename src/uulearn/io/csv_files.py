@@ -62,10 +62,13 @@ def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> T
     columns, more = clean_names(names, name)
     empty = to_frame(pa.schema([(column, pa.large_string()) for column in columns]).empty_table())
     tables = _tables(source, separator, columns, header_bytes)
-    if separator != "," and _has_decimal_commas(sample):
+    ambiguous: dict[str, str] = {}
+    if separator != "," and (decimal := _decimal_comma_columns(sample, columns)):
         notes.append(f"{name} is read with decimal commas (3,5 is 3.5).")
-        tables = _with_decimal_points(tables, name)
-    return TableReader(name, frames_of(tables, chunk_rows), empty, notes + more, typed=False)
+        tables = _with_decimal_points(tables, decimal, ambiguous)
+    reader = TableReader(name, frames_of(tables, chunk_rows), empty, notes + more, typed=False)
+    reader.ambiguous = ambiguous
+    return reader
 
 
 def is_header(fields: list[str]) -> bool:
@@ -85,24 +88,32 @@ def is_header(fields: list[str]) -> bool:
     return len(stripped) > 1 and named in counted
 
 
-def _has_decimal_commas(sample: list[Record]) -> bool:
-    """Return whether the sampled fields show that numbers have decimal commas, and none has a decimal point."""
-    fields = [field for record in sample[1:] for field in record.fields]
-    return any(map(CLEAR_COMMA.fullmatch, fields)) and not any(map(CLEAR_POINT.fullmatch, fields))
+def _decimal_comma_columns(sample: list[Record], columns: list[str]) -> set[str]:
+    """Return the columns whose sampled fields show decimal commas; none if a field of the file has a decimal point."""
+    rows = [record.fields for record in sample[1:]]
+    if any(CLEAR_POINT.fullmatch(field) for fields in rows for field in fields):
+        return set()
+    return {
+        column
+        for fields in rows
+        for column, field in zip(columns, fields, strict=False)
+        if CLEAR_COMMA.fullmatch(field)
+    }
 
 
-def _with_decimal_points(tables: Iterator[Any], name: str) -> Iterator[Any]:
-    """Yield the tables with decimal points instead of decimal commas; raise for fields such as ``1.234``."""
+def _with_decimal_points(tables: Iterator[Any], columns: set[str], ambiguous: dict[str, str]) -> Iterator[Any]:
+    """Yield the tables with decimal points instead of decimal commas.
+
+    Fields such as ``1,234`` are converted only in ``columns``. Fields such as ``1.234`` are added to ``ambiguous``.
+    """
     for table in tables:
         for place, column in enumerate(table.column_names):
             values = table.column(place)
-            unclear = values.filter(pc.match_substring_regex(values, POINT_OR_THOUSANDS))
-            if len(unclear):
-                raise TableError(
-                    f"{name} has decimal commas, but also {unclear[0].as_py()!r} in column {column!r}, in which the "
-                    "point could be a decimal point or separate thousands; write all numbers like 1234.5."
-                )
-            found = pc.match_substring_regex(values, DECIMAL_COMMA)
+            if column not in ambiguous:
+                unclear = values.filter(pc.match_substring_regex(values, POINT_OR_THOUSANDS))
+                ambiguous |= {column: unclear[0].as_py()} if len(unclear) else {}
+            pattern = DECIMAL_COMMA if column in columns else f"^{CLEAR_COMMA.pattern}$"
+            found = pc.match_substring_regex(values, pattern)
             if pc.any(found).as_py():
                 plain = pc.replace_substring(pc.replace_substring(values, ".", ""), ",", ".")
                 table = table.set_column(place, column, pc.if_else(found, plain, values))

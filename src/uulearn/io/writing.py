@@ -320,12 +320,18 @@ def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     >>> _without_formulas(pd.DataFrame({"=A1": ["-5", "+1+cmd", "Basel"]})).to_dict("list")
     {"'=A1": ['-5', "'+1+cmd", 'Basel']}
     """
-    columns: dict[str, Any] = {}
-    for name, values in frame.items():
+    columns = []
+    for _, values in frame.items():
         if not pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_datetime64_any_dtype(values.dtype):
             values = values.astype(object).map(_escaped_formula, na_action="ignore")
-        columns[_escaped_formula(str(name))] = values
-    return pd.DataFrame(columns)
+        columns.append(values)
+    names = [_escaped_formula(str(name)) for name in frame.columns]
+    if repeated := repeated_names(names):
+        raise TableError(
+            f"more than one column would be named {quote_some(repeated)}, because an apostrophe is written before "
+            "names that a spreadsheet would run as formulas; rename one of the columns, or write .parquet."
+        )
+    return pd.concat(columns, axis=1).set_axis(names, axis=1)
 
 
 def _escaped_formula(value: Any) -> Any:

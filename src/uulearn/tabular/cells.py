@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 NUMBER, BOOLEAN, DATE, WORD, UNREADABLE = range(5)
+NO_SIGN, PERCENT, PLAIN = range(3)  # a cell without a sign: not a number, or 0, which is also 0%
 KNOWN, DAY_FIRST, MONTH_FIRST, EITHER = range(4)
 """Order of day and month in the text of a date; `EITHER` means that both orders are possible."""
 
@@ -79,6 +80,16 @@ class Cells:
         number = self.kinds == NUMBER
         labels[number] = _objects([format_value(value) for value in self.numbers[number].tolist()])
         return labels
+
+    @property
+    def signs(self) -> Integers:
+        """Whether each value is a number with a percent sign (PERCENT), without it (PLAIN), or neither (NO_SIGN)."""
+        number = self.kinds == NUMBER
+        signs = np.where(number & (self.numbers != 0), PLAIN, NO_SIGN)
+        if self.raw.dtype == object:
+            percent = [isinstance(value, str) and value.endswith("%") for value in self.raw[number].tolist()]
+            signs[np.flatnonzero(number)[percent]] = PERCENT
+        return signs
 
     def counts(self) -> Integers:
         """Return the number of rows with each value."""

@@ -5,6 +5,7 @@ are words: the column is a category if it has few distinct values, and text othe
 
 - If a column is a number or date column in only one file, an error with an example is raised.
 - ``1,234`` is not a number, because the comma is ambiguous. A column of such cells raises an error.
+- A column of numbers with and without percent signs raises an error, because ``45%`` is 0.45 and ``45`` is 45.
 - The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
   day comes first. If no cell determines the order, the day is assumed to come first, and a note is added.
 - A category has at most 50 values, or at most 200 if there are 100 rows per value on average, and at least twice as
@@ -32,6 +33,8 @@ from uulearn.tabular.cells import (
     EITHER,
     MONTH_FIRST,
     NUMBER,
+    PERCENT,
+    PLAIN,
     UNREADABLE,
     WORD,
     Cells,
@@ -85,6 +88,7 @@ class ColumnSummary:
         self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
         self.examples: list[dict[int, Example]] = [{}, {}]
         self.order_examples: list[dict[int, Example]] = [{}, {}]
+        self.sign_examples: list[dict[int, Example]] = [{}, {}]
         self.value_counts: dict[str, int] | None = {}  # None if there are more than `MAX_CATEGORIES` values
         self.low, self.high = np.inf, -np.inf
         self.is_integer, self.has_time, self.is_rising = True, False, [True, True]
@@ -165,7 +169,11 @@ class ColumnSummary:
             self.value_counts = None
 
     def _keep_examples(self, cells: Cells, which: int, start: int) -> None:
-        for labels, seen in ((cells.kinds, self.examples[which]), (cells.orders, self.order_examples[which])):
+        for labels, seen in (
+            (cells.kinds, self.examples[which]),
+            (cells.orders, self.order_examples[which]),
+            (cells.signs, self.sign_examples[which]),
+        ):
             for label in set(np.flatnonzero(np.bincount(labels)).tolist()) - seen.keys():
                 rows = np.append(labels == label, False)[cells.codes]
                 if rows.any():
@@ -343,18 +351,23 @@ class Survey:
                     f"column (--drop {shlex.quote(name)})."
                 )
             if summary.kind == DATE and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
-                day, month = (
-                    next(
-                        f"{examples[order].text} of {file}"
-                        for examples, file in zip(summary.order_examples, self.files, strict=True)
-                        if order in examples
-                    )
-                    for order in (DAY_FIRST, MONTH_FIRST)
-                )
+                day, month = (self._first(summary.order_examples, order) for order in (DAY_FIRST, MONTH_FIRST))
                 raise TableError(
                     f"column {name!r} has dates with the day first ({day}) and with the month first ({month}); write "
                     f"all dates like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
                 )
+            if summary.kind == NUMBER and {PERCENT, PLAIN} <= {*summary.sign_examples[0], *summary.sign_examples[1]}:
+                percent, plain = (self._first(summary.sign_examples, sign) for sign in (PERCENT, PLAIN))
+                raise TableError(
+                    f"column {name!r} has numbers with a percent sign ({percent}) and without it ({plain}); write all "
+                    f"numbers with it or all without it, or drop the column (--drop {shlex.quote(name)})."
+                )
+
+    def _first(self, examples: list[dict[int, Example]], label: int) -> str:
+        """Return the first example with this label, and its file, as text."""
+        return next(
+            f"{own[label].text} of {file}" for own, file in zip(examples, self.files, strict=True) if label in own
+        )
 
     def _explain_mismatch(self, name: str) -> str:
         """Return a message that explains how a column differs between the files, with examples and a fix."""
