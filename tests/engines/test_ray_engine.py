@@ -589,7 +589,7 @@ def test_impossible_addresses_are_reported_without_a_traceback(place, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_brackets_of_ipv6_addresses_are_removed(monkeypatch):
+def test_ipv6_addresses_are_unquoted(monkeypatch):
     asked = []
 
     def refuse(place, timeout):

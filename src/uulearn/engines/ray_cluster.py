@@ -93,9 +93,9 @@ def full_address(address: str) -> str:
 
 def check_address(address: str | None) -> None:
     """Raise ValueError if no Ray cluster (without TLS) answers within seconds; ``ray.init`` would retry for minutes."""
-    given = os.environ.get("RAY_ADDRESS") if address == "auto" else None
-    given = None if given == "local" else given
-    place = full_address(given or address) if given or address else "auto"
+    given = os.environ.get("RAY_ADDRESS", "") if address == "auto" else ""
+    given = "" if given == "local" else given
+    place = "auto" if address is None else full_address(given or address)
     if place == "auto" or os.environ.get("RAY_USE_TLS", "0") != "0":
         return
     found: list[bool] = []
