@@ -151,12 +151,16 @@ class Workers:
         self.area, self.cases, self.seed, self.base = area, cases, seed, base
         self._queue, writing = os.pipe()
         os.set_blocking(writing, False)
-        os.write(writing, np.arange(len(cases), dtype=np.int32).tobytes())
+        numbers = np.arange(len(cases), dtype=np.int32).tobytes()
+        written = os.write(writing, numbers)
         os.close(writing)
+        if written < len(numbers):
+            os.close(self._queue)
+            raise ValueError(f"an area can have at most {written // 4:,} cases, got {len(cases):,}; split the area.")
         self._logs = 0
 
     def run(self, jobs: int) -> list[dict[str, Any]]:
-        """Run all cases and return their outcomes."""
+        """Run all cases and return their outcomes; a case without an outcome is a failure."""
         running = {self._start(): time.monotonic() for _ in range(min(jobs, len(self.cases)))}
         outcomes: dict[int, dict[str, Any]] = {}
         while running:
@@ -177,8 +181,11 @@ class Workers:
                     why = "hangs" if hangs else f"the process died ({os.waitstatus_to_exitcode(status)})"
                     tail = log.with_suffix(".out").read_text(errors="replace")[-600:]
                     outcomes[current[0]] = {"number": current[0], "failure": f"{why}: {tail}", "counts": {}}
+                if current is not None or (status and log.stat().st_size):  # one that dies at once is not replaced
                     running[self._start()] = time.monotonic()
         os.close(self._queue)
+        for number in set(range(len(self.cases))) - outcomes.keys():
+            outcomes[number] = {"number": number, "failure": "was not run: a process died between cases", "counts": {}}
         return [outcomes[number] for number in sorted(outcomes)]
 
     def _collect(self, log: Path, outcomes: dict[int, dict[str, Any]]) -> tuple[int, float] | None:

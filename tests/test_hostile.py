@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from hostile.runner import Workers
+
 ROOT = Path(__file__).resolve().parents[1]
 
 PLANTED = """
@@ -32,15 +36,20 @@ def dies(trial):
 def hangs(trial):
     time.sleep(60)
 
+def loses_the_next(trial):
+    read = os.read
+    os.read = lambda *arguments: read(*arguments) and os._exit(3)
+
 functions = {name: globals()[name] for name in sys.argv[2:]}
 cases = [Case(name, function) for name, function in functions.items()]
 area = Area("planted", "planted cases", lambda shared: None, lambda scale: cases, limit=2.0)
-sys.exit(main(["--seed", "3", "--record", sys.argv[1]], [area]))
+sys.exit(main(["--seed", "3", "--jobs", os.environ["JOBS"], "--record", sys.argv[1]], [area]))
 """
 
 
-def run_planted(record, *names):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), "OMP_NUM_THREADS": "1"}
+def run_planted(record, *names, jobs=2):
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "JOBS": str(jobs)}
     done = subprocess.run(
         [sys.executable, "-c", PLANTED, str(record), *names],
         capture_output=True,
@@ -70,6 +79,18 @@ def test_reports_failures_crashes_and_hangs(tmp_path):
     assert messages["dies"].startswith("the process died (-9)")
     assert messages["hangs"].startswith("hangs")
     assert area["right"] == 1
+
+
+def test_cases_lost_by_a_process_that_dies_between_cases_are_failures(tmp_path):
+    code, out, area = run_planted(tmp_path / "r.json", "loses_the_next", "right", "refused", jobs=1)
+    assert code == 1
+    assert "FAILED right (number 1): was not run: a process died between cases" in out
+    assert [area[name] for name in ("cases", "right", "refused", "failures")] == [3, 0, 1, 1]
+
+
+def test_rejects_more_cases_than_the_queue_holds(tmp_path):
+    with pytest.raises(ValueError, match=r"an area can have at most [\d,]+ cases, got 1,000,000; split the area"):
+        Workers(None, range(1_000_000), 0, tmp_path)
 
 
 def test_rejects_an_unknown_area():

@@ -139,11 +139,19 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
 
 
 def load_tree(path: Path) -> Any:
-    """Read a file written by `save_tree`, with tensors on the CPU; raise a ValueError if the file is damaged."""
+    """Read a file written by `save_tree`, with tensors on the CPU.
+
+    Raise a ValueError if the file is damaged, or if an older version wrote it, without a checksum.
+    """
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             about = file.metadata() or {}
             text, tensors = about.get("tree", ""), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if "tree" in about and "sha256" not in about:
+            raise ValueError(
+                f"{path} was written by another version of uulearn (it has no checksum); finish the run with that "
+                "version, or start again."
+            )
         if about.get("sha256") != _tree_digest(text, tensors):
             raise SafetensorError("its checksum does not match")
         return _decode(json.loads(text), tensors)

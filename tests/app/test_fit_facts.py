@@ -19,6 +19,7 @@ from uulearn.app.formatting import accuracy_range, count, duration, number, perc
 from uulearn.app.summary import format_model_card, format_summary
 from uulearn.app.training import EvaluationRows
 from uulearn.metrics import Estimate
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.tabular.schema import TableColumn
 
 
@@ -111,6 +112,8 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
         "held-out rows per file (uulearn plan --set-priors 0.8 0.2 --target-prior 0.3 --half-width 0.05), or sets "
         "whose class priors differ more."
     )
+    stopped = replace(few, out_of_fold=True, error_scale=SELECTION_ERROR_SCALE)  # 435 · 1.69
+    assert "use about 734 rows per file" in " ".join(format_summary(stopped, Path("model")).split())
     assert 'The model may be no better than always predicting "negative", which is correct for 70% of' in summary
     card = format_model_card(few)
     assert f"## Accuracy\n\n**{first.removeprefix('warning ')}**\n\nAccuracy between 62% and 100%" in card

@@ -16,6 +16,7 @@ from uulearn.app.model import TableModel
 from uulearn.cli import main
 from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
 from uulearn.risk.corrections import METHODS
 from uulearn.risk.losses import LOSSES
@@ -110,6 +111,7 @@ def test_model_directory_is_complete(fitted):
     assert names == {"model.json", "weights", "history", "encoder", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
     assert facts.row_use.evaluation == (400, 500)
+    assert facts.error_scale == SELECTION_ERROR_SCALE  # early stopping used the same rows
     assert facts.sets[0] == SetFacts("a.csv", 400, 0.8)
     used = {column.name: column.used for column in facts.columns}
     assert used == {"age": True, "ward": True, "smokes": True, "seen": True, "patient": False, "constant": False}

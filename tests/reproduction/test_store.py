@@ -1,5 +1,6 @@
 """The run store: adding, reading, packing, damaged files, and concurrent or killed processes."""
 
+import errno
 import gzip
 import json
 import math
@@ -17,6 +18,7 @@ from helpers.run_records import configuration, record
 from uulearn import storage
 from uulearn.reproduction import store as module
 from uulearn.reproduction.store import RECORD_FORMAT, RunStore, key, normalized
+from uulearn.selection.trials import FoldStore
 
 
 @pytest.fixture
@@ -63,6 +65,20 @@ def test_stored_record_is_read_back(store, packed):
     assert configuration(7) not in store
     assert store.get(configuration(7)) is None
     assert len(store) == 1
+
+
+def test_read_only_store_with_unfinished_moves_can_be_read(store, monkeypatch):
+    assert store.add(record())
+    complete = store.folder / "runs" / ".together.x.complete"
+    complete.mkdir()
+    (complete / "other.json").touch()
+
+    def refuse(*arguments):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert RunStore(store.folder).records() == [record()]
+    assert FoldStore(store.folder / "runs").get("missing", None, ()) is None
 
 
 def test_empty_store(store):

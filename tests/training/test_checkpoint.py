@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from helpers.plain import plain_classifier
 from helpers.processes import Program
 from uulearn.exceptions import CheckpointError
+from uulearn.selection.trials import FoldStore
 from uulearn.storage import load_tree, save_tree, write_atomically
-from uulearn.training.checkpoint import CHECKPOINT_NAME, stored_seed
+from uulearn.training.checkpoint import CHECKPOINT_NAME, Checkpoint, stored_seed
 
 RUN = """
     import sys, numpy as np, torch
@@ -358,6 +359,17 @@ def test_trees_round_trip_exactly(tmp_path):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)
     assert back[3][2]["empty"].shape == (0, 3)
+
+
+def test_files_without_checksum_were_written_by_another_version(tmp_path):
+    save_file({}, tmp_path / CHECKPOINT_NAME, metadata={"tree": '{"dict": [["format", 1]]}'})
+    store = FoldStore(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes((tmp_path / CHECKPOINT_NAME).read_bytes())
+    expected = r"was written by another version of uulearn \(it has no checksum\); finish the run with that version"
+    with pytest.raises(CheckpointError, match=rf"{expected}.*Delete the file to train from the start"):
+        Checkpoint(tmp_path).read()
+    with pytest.raises(CheckpointError, match=rf"{expected}.*Delete the file to train this model again"):
+        store.get("model", None, ())
 
 
 def test_failed_write_keeps_old_file_and_leaves_no_temporary_files(tmp_path):

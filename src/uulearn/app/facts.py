@@ -153,6 +153,8 @@ class FitFacts:
     configuration: Mapping[str, Any]
     commands: Mapping[str, str] = field(default_factory=dict)
     """Commands to run next: ``predict``, ``report``, ``evaluate``, ``repeat``."""
+    error_scale: float = 1.0
+    """Factor by which the standard errors of ``evaluation`` were multiplied; see `OutOfFoldCorrection`."""
 
     @property
     def set_priors(self) -> tuple[float, float]:

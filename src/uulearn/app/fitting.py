@@ -232,6 +232,7 @@ def collect_facts(
         "prior_intervals": None if estimate is None else tuple(map(tuple, estimate.intervals)),
         "row_use": rows.row_use,
         "out_of_fold": rows.out_of_fold,
+        "error_scale": 1.0 if rows.correction is None else rows.correction.error_scale,
         "device": trained.device,
         **evaluation_facts(rows, groups, columns, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),

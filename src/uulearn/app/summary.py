@@ -56,7 +56,7 @@ def describe_shortage(facts: FitFacts) -> str | None:
     if not 2 * half_width > WIDE_INTERVAL:
         return None
     pi = facts.target_prior
-    needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH, 0.5).set0
+    needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH / facts.error_scale, 0.5).set0
     which = "rows" if facts.out_of_fold else "held-out rows"
     priors = " ".join(f"{share:g}" for share in facts.set_priors)
     return (

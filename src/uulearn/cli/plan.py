@@ -50,7 +50,7 @@ def render(plan: RowPlan, *, given: bool, details: bool) -> str:
         _rows_block(plan, details),
         _distance_block(plan),
         _guarantee_block(plan, plan.precision) if details else [],
-        [_next_step(plan, given)],
+        [_ensemble_line(), _next_step(plan, given)],
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -125,8 +125,14 @@ def _next_step(plan: RowPlan, given: bool) -> str:
     reached = plan.precision.half_width
     if given and reached > plan.half_width:
         return f"next: collect more rows ({plan.equal.set0:,} per set are enough), or accept ±{_points(reached)}"
-    need = "these rows are enough" if given else f"collect {plan.equal.set0:,} rows per set"
-    return f"next: {need}; ensembles (linear, mlp) evaluate all rows out of fold, other models held-out rows"
+    return f"next: {'these rows are enough' if given else f'collect {plan.equal.set0:,} rows per set'}"
+
+
+def _ensemble_line() -> str:
+    from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
+
+    more = f"{SELECTION_ERROR_SCALE**2:.3g} times as many"
+    return f"A default ensemble (linear, mlp) evaluates all rows out of fold, but needs {more} for this width."
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:

@@ -9,6 +9,7 @@ A new run is stored in its own file, ``runs/<key>.json``. `RunStore.pack` moves 
 - If a record is in a loose file and in an archive, the archived record is used.
 """
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -172,7 +173,8 @@ class RunStore:
         return self.folder / "runs" / f"{name}.json"
 
     def _loose_files(self) -> list[Path]:
-        finish_moves(self.folder / "runs")
+        with contextlib.suppress(OSError):  # a store that cannot be written can still be read
+            finish_moves(self.folder / "runs")
         return sorted(self.folder.glob("runs/*.json"))
 
     def _archives(self) -> dict[Path, dict[str, Record]]:

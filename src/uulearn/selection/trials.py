@@ -120,7 +120,8 @@ class FoldStore:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"store must be a folder, but {self.folder} is a file; pass another path.")
-        finish_moves(self.folder)
+        with contextlib.suppress(OSError):  # a store that cannot be written can still be read
+            finish_moves(self.folder)
 
     def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
         """Return the model with this name, restored by the learner, or the stored error; None if it is not stored."""
