@@ -402,11 +402,13 @@ def read_parquet(path: Path) -> list[str] | None:
 
 
 def read_workbook(path: Path) -> list[str] | None:
-    """Read Excel with openpyxl."""
+    """Read Excel with openpyxl; a row whose cells are empty or blank is not a row."""
     import openpyxl
 
     sheet = openpyxl.load_workbook(path, data_only=True).worksheets[0]
-    rows = [row for row in sheet.iter_rows(values_only=True) if any(cell is not None for cell in row)]
+    rows = [
+        row for row in sheet.iter_rows(values_only=True) if any(cell is not None and str(cell).strip() for cell in row)
+    ]
     place = list(rows[0]).index("id")
     return ["" if row[place] is None else str(row[place]) for row in rows[1:]]
 
