@@ -122,9 +122,7 @@ def test_text_without_sizes(command):
     corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias bound$"
     assert re.search(corrected, out, re.MULTILINE)
     assert "Precision of" not in out
-    ensembles = (
-        "A default ensemble (linear, mlp) evaluates all rows out of fold, but needs 1.69 times as many for this width."
-    )
+    ensembles = "A default ensemble (linear, mlp) needs 1.69 times as many rows for this width."
     assert lines[-2:] == [ensembles, "next: collect 29,244 rows per set"]
     assert max(map(len, lines)) <= 120
     _, short, _ = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9)

@@ -217,7 +217,7 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     assert "got --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
     assert "--workers 2 needs --engine ray" in refused("rows", "--workers", "2")
     assert "must be local or ray, got 'spark'" in refused("rows", "--engine", "spark")
-    assert "target_prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
+    assert "--target-prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "odd.parquet")
     error = refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")  # found by a process of the cluster
     assert "odd.parquet" in error

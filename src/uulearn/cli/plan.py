@@ -132,7 +132,7 @@ def _ensemble_line() -> str:
     from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 
     more = f"{SELECTION_ERROR_SCALE**2:.3g} times as many"
-    return f"A default ensemble (linear, mlp) evaluates all rows out of fold, but needs {more} for this width."
+    return f"A default ensemble (linear, mlp) needs {more} rows for this width."
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:

@@ -149,7 +149,7 @@ class UUClassifier(TrainedClassifier):
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
     >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used
-    0.911 (95% interval 0.849 to 0.965)
+    0.913 (95% interval 0.851 to 0.967)
     """
 
     def __init__(

@@ -131,7 +131,11 @@ def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
 
 
 def solve_intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
-    """Return the constant to add to each row of log-odds so that its probabilities have the given weighted mean."""
+    """Return the constant to add to each row of log-odds so that its probabilities have the given weighted mean.
+
+    >>> float(solve_intercepts(np.array([[1.0, 1.0]]), np.array([0.5, 0.5]), 0.5)[0])
+    -1.0
+    """
     low, high = logit(mean) - rising.max(axis=1), logit(mean) - rising.min(axis=1)
     for _ in range(50):
         middle = (low + high) / 2
