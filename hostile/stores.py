@@ -79,15 +79,20 @@ def search_store(trial: Trial) -> None:
         trial.check(found[1] == expected[1], "the store has other models than one process writes")
 
 
-def scored_file(trial: Trial) -> None:
-    """Predict to one file in three processes."""
-    task = kills.predict_task(trial.shared, trial.folder)
-    ends = together(trial, [task] * 3)
+def count_ends(trial: Trial, ends: Sequence[Ended]) -> None:
+    """Count each process as refused or right."""
     for ended in ends:
         if ended.code:
             trial.refused(ended)
         else:
             trial.right(ended)
+
+
+def scored_file(trial: Trial) -> None:
+    """Predict to one file in three processes."""
+    task = kills.predict_task(trial.shared, trial.folder)
+    ends = together(trial, [task] * 3)
+    count_ends(trial, ends)
     trial.check(any(ended.code == 0 for ended in ends), f"all failed: {ends[0].brief()}")
     trial.check(kills.predict_result(trial.folder) == EXPECTED["predict"], "the file is not complete")
 
@@ -96,11 +101,7 @@ def one_model(trial: Trial) -> None:
     """Fit to one directory in two processes: each succeeds or is refused, and the model is complete."""
     task = kills.fit_task(trial.shared, trial.folder)
     ends = together(trial, [task, task])
-    for ended in ends:
-        if ended.code:
-            trial.refused(ended)
-        else:
-            trial.right(ended)
+    count_ends(trial, ends)
     trial.check(any(ended.code == 0 for ended in ends), f"both fits failed: {ends[0].brief()}; {ends[1].brief()}")
     trial.check(kills.fit_result(trial.folder)[0] == EXPECTED["fit"][0], "the model differs from a fit alone")
     ended = run("predict", trial.folder / "m", trial.shared / "new.csv")

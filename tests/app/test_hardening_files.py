@@ -1,5 +1,6 @@
 """Unusual files and altered models at the command line: the right result or one sentence, and no leftover files."""
 
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -19,6 +20,7 @@ from safetensors.numpy import load, save
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, draw, run, weights_of, write_files
 from uulearn.app.model import TableModel
+from uulearn.app.output import OutputFolder
 from uulearn.estimator import model_directory
 from uulearn.io.reading import read_table
 
@@ -412,3 +414,14 @@ def test_any_change_is_rejected_or_harmless(model, which, data):
             result = run(*arguments)
             if result.code:
                 assert_one_sentence(result._replace(out=""))
+
+
+def test_second_fit_to_the_same_folder_is_refused_while_the_first_runs(tmp_path):
+    folder = OutputFolder.at(tmp_path / "model")
+    with contextlib.ExitStack() as first:
+        folder.prepare(False, first)
+        with contextlib.ExitStack() as second, pytest.raises(TimeoutError, match="another fit is writing to .*model"):
+            folder.prepare(False, second)
+    with contextlib.ExitStack() as third:
+        assert folder.prepare(False, third) is None
+    assert list(tmp_path.iterdir()) == []
