@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP     = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pip --quiet
 
-.PHONY: demo test test-fast check format bench facts notebooks docs examples clean
+.PHONY: demo test test-fast check format bench hostile facts notebooks docs examples clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -43,6 +43,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev          ## side-by-side speed and memory, stored as JSON under benchmarks/results
 	$(BIN)/python benchmarks/run.py
+
+hostile: $(VENV)/.dev        ## kills, damaged and hostile files, full disks: under 20 minutes on two idle cores; HOSTILE=--seed=1
+	$(BIN)/python -m hostile $(HOSTILE)
 
 facts: $(VENV)/.dev          ## write measured numbers from the stored records into the pages
 	$(BIN)/python docs/building/fill_facts.py

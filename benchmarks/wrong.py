@@ -157,7 +157,7 @@ def measure_copies(distinct: int = 300, seeds: int = 10, epochs: int = 100) -> R
         grouped = classifier(priors, seed, validation_fraction=0.4, **options).fit(X, sets)
         found.append(
             {
-                "split_by_row": by_row.score(X_held, sets_held),
+                "split_by_row": by_row.evaluate(X_held, sets=sets_held).accuracy.unclipped,
                 "true_split_by_row": true_accuracy(by_row, test),
                 "copies_together": 1 - grouped.history_[-1]["validation_zero_one"],
                 "true_copies_together": true_accuracy(grouped, test),
@@ -184,7 +184,7 @@ def measure_order(n: int = 1000) -> list[Result]:
         corners = np.array([[0, 0], [1, 0], [0, 1]], dtype=np.float32)  # scores there give bias and weights
         scores = fitted.decision_function(corners)
         line = [float(scores[0]), float(scores[1] - scores[0]), float(scores[2] - scores[0])]
-        estimate = fitted.score(X, sets)
+        estimate = fitted.evaluate(X, sets=sets).accuracy.unclipped
         found.append(
             {"priors": priors, "estimate": estimate, "true": true_accuracy(fitted, test), "bias_and_weights": line}
         )
@@ -314,7 +314,7 @@ def measure_leak(strength: float, seeds: int = 3, n: int = 1000, priors: Priors 
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SuspiciousScoreWarning)  # the impossible estimate is the result
-            estimate = corrected.score(X, sets)
+            estimate = corrected.evaluate(X, sets=sets).accuracy.unclipped
         found.append(
             {
                 "true": true_accuracy(corrected, test),
@@ -477,7 +477,7 @@ def measure_ending(name: str, n: int = 1000) -> Result:
             fitted.fit_sets(*map(in_units, files))
         except NonFiniteRiskError as error:
             said.append(type(error).__name__)
-        estimate = fitted.score(in_units(X), sets)
+        estimate = fitted.evaluate(in_units(X), sets=sets).accuracy.unclipped
     test = in_units(X_test), y_test
     return {
         "true": true_accuracy(fitted, test),

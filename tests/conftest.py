@@ -31,6 +31,7 @@ SLOW_MODULES = {
     "report/test_report_browser.py", "reproduction/test_experiments.py", "reproduction/test_paper_figures.py",
     "reproduction/test_reproduce.py", "reproduction/test_store.py", "risk/test_distributed_risk.py",
     "selection/test_search_in_one_fit.py", "selection/test_search_store.py", "surrogate/test_surrogate.py",
+    "test_hostile.py",
     "theory/test_theory_simulation.py", "training/test_checkpoint.py", "training/test_workers.py",
     "training/test_wrappers.py",
 }  # fmt: skip

@@ -96,7 +96,7 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
             {
                 "set_priors": list(turn.set_priors),
                 "estimate": turn.evaluation.accuracy.unclipped,
-                "gain": None if turn.gain is None else [turn.gain.value, turn.gain.standard_error],
+                "gain": None if turn.gain is None else [turn.gain.unclipped, turn.gain.standard_error],
                 "better": turn.better,
             }
             for turn in classifier.self_training_ or []

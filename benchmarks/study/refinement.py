@@ -267,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     pairs = planned(asked.dataset or (*TABLES, *IMAGES), asked.seeds)
     if asked.quick:
-        pairs = planned(tables.EMBEDDED[:1], min(asked.seeds, 2), rows=100, settings=QUICK)
+        pairs = planned(tables.EMBEDDED[:1], min(asked.seeds, 2), rows=300, settings=QUICK)
     carry_out(asked, pairs, load, fit, tell, STORE)
 
 

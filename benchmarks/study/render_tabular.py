@@ -165,12 +165,12 @@ def against_boosting(comparison: Comparison) -> str:
     for which, cells in (("ahead of the default", ahead), ("behind or equal", behind)):
         listed = "; ".join(f"{where(cell)} {signed(means[cell])}{star(found[cell])}" for cell in cells)
         parts.append(f"{which} in {len(cells)} cells" + (f": {listed}" if listed else ""))
-    return f"Gradient boosting on the sets (* significant) is {'. It is '.join(parts)}."
+    return f"Gradient boosting on the sets (\\* significant) is {'. It is '.join(parts)}."
 
 
 def star(differences: Sequence[float]) -> str:
     """Return a star for a significant difference."""
-    return "*" if len(differences) >= LEAST_SEEDS and significant_sign(differences) else ""
+    return "\\*" if len(differences) >= LEAST_SEEDS and significant_sign(differences) else ""
 
 
 def where(cell: Cell) -> str:

@@ -116,4 +116,11 @@ def _default(parameter: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    """Return text for a cell of a table; a backslash before a pipe would be visible in code, where it is not needed.
+
+    >>> _cell("0|1 or `0|1`")
+    '0\\\\|1 or `0|1`'
+    """
+    return "`".join(
+        part if place % 2 else part.replace("|", "\\|") for place, part in enumerate(text.replace("\n", " ").split("`"))
+    )

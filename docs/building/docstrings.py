@@ -19,6 +19,7 @@ TYPE = re.compile(r"^\w+ : ")
 """Start of a line with the type of a parameter, which is not Markdown."""
 RETURNED = re.compile(r"^(?:Returns|Yields|Raises)\n-+\n[^\n]*`[^\n]*", re.MULTILINE)
 """Heading of a section that starts with a type, and that type."""
+PAGE = re.compile(r"(`*)\bdocs/([\w/-]+)\.md\1")
 CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]*$")
 GROUPS = {
     "uulearn.estimator.classifier.UUClassifier": {
@@ -116,6 +117,15 @@ def link_names(text: str, places: dict[str, str]) -> str:
     return "\n".join(map(change, text.split("\n")))
 
 
+def link_pages(text: str) -> str:
+    """Link the path of a documentation page to the page; the API reference is in a folder next to the guides.
+
+    >>> link_pages("see docs/priors.md and ``docs/studies/priors.md``")
+    'see [docs/priors.md](../priors.md) and [docs/studies/priors.md](../studies/priors.md)'
+    """
+    return PAGE.sub(r"[docs/\2.md](../\2.md)", text)
+
+
 def split_shared_entries(text: str) -> str:
     """Split an entry of several parameters into one entry per parameter, which then shows its default.
 
@@ -171,7 +181,7 @@ class Docstrings(griffe.Extension):
             thing.value = _value_of(thing.value, package)  # the default of a field of a dataclass
         if thing.docstring:
             text = split_shared_entries(thing.docstring.value)
-            thing.docstring.value = link_names(to_markdown_tables(text), places)
+            thing.docstring.value = link_pages(link_names(to_markdown_tables(text), places))
         for inner in thing.members.values():  # vocabulary: ok
             if not inner.is_alias:
                 self._rewrite(inner, places, package)

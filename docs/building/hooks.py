@@ -4,6 +4,7 @@ Pages link to files outside ``docs``, such as tables of results and the changelo
 linked file under ``repository/``, and its links point to the copies. On GitHub they point to the files themselves.
 
 Code blocks that start with ``>>>`` are highlighted as Python sessions. Fields without a description get no dash.
+Long names in tables and titles can be broken after separators.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ TARGET = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
 RECORDS = ("studies/", "repository/", "hardening.md")
 """Pages that the search lists after the guides."""
 RECORD_BOOST = 0.2
+CELL = re.compile(r"<t[dh][^>]*>.*?</t[dh]>", re.DOTALL)
+LONG_CODE = re.compile(r"(?<=<code>)[^<]{13,}(?=</code>)")
+"""Code of this length in a table may be broken after a separator."""
+SEPARATOR = re.compile(r"(?<=\w)([._/(=-]|, ?)(?=[\w&])")
+PAIR = re.compile(r"(<td[^>]*>)(\(?[\d.]+, [\d.]+\)?)(?=</td>)")
+"""A cell that contains two priors."""
+MODULE_TITLE = re.compile(r"(?<=>)uulearn(?:\.\w+)+(?=<a class=\"headerlink\"[^>]*>[^<]*</a></h1>)")
 NO_DESCRIPTION = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 
 
@@ -121,5 +129,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Remove the dash after a field that has no description."""
-    return NO_DESCRIPTION.sub("", html)
+    """Remove the dash after a field that has no description, and mark where long names may be broken."""
+    html = MODULE_TITLE.sub(lambda title: title[0].replace(".", ".<wbr>"), NO_DESCRIPTION.sub("", html))
+    return CELL.sub(lambda cell: allow_breaks(cell[0]), html)
+
+
+def allow_breaks(cell: str) -> str:
+    """Let long code in a cell of a table be broken after separators, and keep a pair of priors on one line.
+
+    >>> allow_breaks("<td><code>estimate_set_priors</code></td>")
+    '<td><code>estimate_<wbr>set_<wbr>priors</code></td>'
+    >>> allow_breaks("<td>(0.8, 0.2)</td>")
+    '<td><span class="pair">(0.8, 0.2)</span></td>'
+    """
+    cell = LONG_CODE.sub(lambda code: SEPARATOR.sub(r"\1<wbr>", code[0]), cell)
+    return PAIR.sub(r'\1<span class="pair">\2</span>', cell)

@@ -47,7 +47,7 @@ def draw_set(rng: np.random.Generator, n: int, prior: float, columns: int = 2) -
 def draw_two_sets(plt: Any) -> Any:
     """Draw two sets with and without their labels."""
     rng = np.random.default_rng(3)
-    figure, axes = plt.subplots(2, 2, figsize=(5, 5), sharex=True, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(5, 5.2), sharex=True, sharey=True, layout="constrained")
     for which, prior in enumerate(PRIORS):
         X, y = draw_set(rng, 100, prior)
         axes[0][which].scatter(*X[~y].T, s=22, marker="_", color=NEGATIVE, label="negative")
@@ -57,7 +57,7 @@ def draw_two_sets(plt: Any) -> Any:
         axes[1][which].set_title(f"set {which}, without labels")
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
-    axes[0][1].legend(loc="upper left", handletextpad=0.1)
+    figure.legend(*axes[0][1].get_legend_handles_labels(), loc="outside upper center", ncols=2, handletextpad=0.1)
     return figure
 
 

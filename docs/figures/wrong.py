@@ -52,7 +52,7 @@ def draw_overfitting(results: Results, panels: Panels) -> None:
     top.set(title="empirical risk on the training rows")
     bottom.set(xlabel="epoch", title="accuracy (circles: best epoch)", ylim=(0.7, 0.97))
     top.legend(loc="lower left")
-    bottom.legend(loc="lower left", ncols=2, handlelength=1.3, columnspacing=1)
+    bottom.legend(loc="lower right", ncols=2, handlelength=1.3, columnspacing=1)
 
 
 def draw_order(results: Results, panels: Panels) -> None:
@@ -71,10 +71,10 @@ def draw_order(results: Results, panels: Panels) -> None:
         priors = tuple(found["priors"])
         title = f"priors {priors}: estimate {found['estimate']:.2f}, true {found['true']:.2f}"
         axis.set(title=title, xlim=(-4, 4), ylim=(-4, 4), ylabel="column 2")
-    panels[0].text(3.9, 3.3, "predicted positive", ha="right", color=TRUE)
-    panels[1].text(-3.9, -3.7, "predicted positive", color=TRUE)
+    panels[0].text(3.9, 3.5, "predicted positive", ha="right", color=TRUE)
+    panels[1].text(-3.9, -3.3, "predicted positive", color=TRUE)
     panels[1].set(xlabel="column 1")
-    panels[0].legend(loc="lower left", markerscale=3, handletextpad=0.2)
+    panels[0].legend(loc="upper left", markerscale=3, handletextpad=0.2, borderpad=0)
 
 
 def draw_priors(results: Results, panels: Panels) -> None:

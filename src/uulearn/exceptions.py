@@ -105,6 +105,10 @@ class CheckpointError(ValueError):
     """A checkpoint belongs to another run, or cannot be read or written."""
 
 
+class OtherRunError(CheckpointError):
+    """A checkpoint belongs to a run with other settings or rows."""
+
+
 class ModelFormatError(ValueError):
     """A model directory is damaged, incomplete, modified, or in the format of another version."""
 

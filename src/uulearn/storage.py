@@ -3,10 +3,12 @@
 import contextlib
 import dataclasses
 import glob
+import hashlib
 import json
 import math
 import os
 import re
+import shutil
 import tempfile
 import time
 import types
@@ -14,11 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import torch
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+STALE_SECONDS = 3600.0  # age at which a temporary folder is deleted: the process that wrote it must have been killed
 LARGEST_NUMBER = 1e100  # a stored number beyond this is a sign of tampering
 
 
@@ -60,7 +64,36 @@ def remove_temporary_files(folder: Path, name: str, older_than: float = 0.0) -> 
     for path in folder.glob(f".{name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # the file was moved into place in the meantime
             if not older_than or time.time() - path.stat().st_mtime > older_than:
-                path.unlink()
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+
+
+@contextlib.contextmanager
+def write_together(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder whose files move to ``folder`` after the block: all of them, or none after an error.
+
+    If the process is killed while they move, the next call of `finish_moves` moves the rest.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=".together.", suffix=".tmp", dir=folder))
+    try:
+        yield temporary
+        temporary.rename(temporary.with_suffix(".complete"))
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_folder(folder)
+    finish_moves(folder)
+
+
+def finish_moves(folder: Path) -> None:
+    """Move the files that a killed process wrote completely with `write_together`, and delete incomplete ones."""
+    remove_temporary_files(folder, "together", older_than=STALE_SECONDS)
+    for complete in folder.glob(".together.*.complete"):
+        with contextlib.suppress(FileNotFoundError):  # another process moves the same files
+            for path in list(complete.iterdir()):
+                path.replace(folder / path.name)
+            sync_folder(folder)
+            complete.rmdir()
 
 
 @contextlib.contextmanager
@@ -97,7 +130,7 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
 
     def write(temporary: Path) -> None:
         try:
-            save_file(tensors, temporary, metadata={"tree": text})
+            save_file(tensors, temporary, metadata={"tree": text, "sha256": _tree_digest(text, tensors)})
         except SafetensorError as error:  # only the message contains the error number
             found = re.search(r"os error (\d+)", str(error))
             raise OSError(*((int(found[1]), os.strerror(int(found[1]))) if found else (str(error),))) from error
@@ -106,14 +139,32 @@ def save_tree(path: Path, tree: Any, *, alone: bool = False) -> None:
 
 
 def load_tree(path: Path) -> Any:
-    """Read a file written by `save_tree`, with tensors on the CPU; raise a ValueError if the file is damaged."""
+    """Read a file written by `save_tree`, with tensors on the CPU.
+
+    Raise a ValueError if the file is damaged, or if an older version wrote it, without a checksum.
+    """
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            text = (file.metadata() or {}).get("tree", "")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            about = file.metadata() or {}
+            text, tensors = about.get("tree", ""), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if "tree" in about and "sha256" not in about:
+            raise ValueError(
+                f"{path} was written by another version of uulearn (it has no checksum); finish the run with that "
+                "version, or start again."
+            )
+        if about.get("sha256") != _tree_digest(text, tensors):
+            raise SafetensorError("its checksum does not match")
         return _decode(json.loads(text), tensors)
     except (SafetensorError, json.JSONDecodeError, KeyError) as error:
         raise ValueError(f"{path} is damaged or was not written by uulearn ({error}).") from error
+
+
+def _tree_digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:

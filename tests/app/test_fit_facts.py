@@ -6,16 +6,21 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import markdown
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.report_example import facts_and_history
+from uulearn.app.estimates import column_importance
 from uulearn.app.facts import FitFacts, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, number, percent, signed
 from uulearn.app.summary import format_model_card, format_summary
+from uulearn.app.training import EvaluationRows
 from uulearn.metrics import Estimate
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
+from uulearn.tabular.schema import TableColumn
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +112,49 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
         "held-out rows per file (uulearn plan --set-priors 0.8 0.2 --target-prior 0.3 --half-width 0.05), or sets "
         "whose class priors differ more."
     )
+    stopped = replace(few, out_of_fold=True, error_scale=SELECTION_ERROR_SCALE)  # 435 · 1.69
+    assert "use about 734 rows per file" in " ".join(format_summary(stopped, Path("model")).split())
     assert 'The model may be no better than always predicting "negative", which is correct for 70% of' in summary
+    card = format_model_card(few)
+    assert f"## Accuracy\n\n**{first.removeprefix('warning ')}**\n\nAccuracy between 62% and 100%" in card
+    assert 'The model may be no better than always predicting "negative"' in card
     assert format_summary(facts, Path("model")).startswith("model      model\n")
     assert 'This is better than always predicting "negative", which is correct for 50% of the rows.' in " ".join(
         format_summary(facts, Path("model")).split()
     )
+
+
+def test_importance_has_directions():
+    rng = np.random.default_rng(0)
+    shade = rng.integers(3, size=400)
+    features = np.column_stack([rng.normal(size=(400, 2)), np.eye(3)[shade]]).astype(np.float32)
+    groups = {"up": [0], "down": [1], "shade": [2, 3, 4]}
+    columns = [TableColumn("up", "number"), TableColumn("down", "date")]
+    columns.append(TableColumn("shade", "category", values=("red", "green", "blue")))
+
+    def score(X, folds):
+        return X @ np.array([1, -1, 0.2, 0.9, 0.5])
+
+    sets, folds = np.repeat([0, 1], 200), np.zeros(400, dtype=np.int64)
+    rows = EvaluationRows(score(features, folds), sets, features, sets, folds, score, None, ())
+    found = {entry.column: entry for entry in column_importance(rows, groups, columns, (0.8, 0.2), 0.5, seed=0)}
+    assert found["up"].direction > 0.3 > -0.3 > found["down"].direction
+    assert (found["shade"].direction, found["shade"].highest) == (None, "green")
+    assert {entry.highest for name, entry in found.items() if name != "shade"} == {None}
+
+
+def test_importance_is_ordered_by_the_unclipped_drop():
+    sets = np.repeat([0, 1], 200)
+    direction = np.where(sets == 0, 1.0, -1.0)
+    features = np.column_stack([direction, direction, np.arange(400) % 4 == 0]).astype(np.float32)
+    columns, folds = [TableColumn(name, "number") for name in ("weak", "strong")], np.zeros(400, dtype=np.int64)
+
+    def score(X, folds):
+        return np.where(X[:, 2] == 1, X[:, 0], X[:, 1])  # the weak column determines a quarter of the predictions
+
+    rows = EvaluationRows(score(features, folds), sets, features, sets, folds, score, None, ())
+    found = column_importance(rows, {"weak": [0], "strong": [1]}, columns, (0.52, 0.48), 0.5, seed=0)
+    assert [(entry.column, entry.drop) for entry in found] == [("strong", 1), ("weak", 1)]
 
 
 def test_summary_of_impossible_estimate_shows_no_accuracy(facts):
@@ -164,3 +207,28 @@ def test_numbers_keep_their_sign_and_value(value):
 def test_large_and_missing_numbers_stay_short():
     assert (count(1e20), signed(-1e9), number(2.5e7), duration(3e6)) == ("1e+20", "−1e+09", "2.5e+07", "833 h 20 min")
     assert percent(None) == percent(math.nan) == signed(None) == count(math.inf) == "–"
+
+
+HOSTILE = (
+    "\x1b[2Jage",
+    "`</code><script>alert(1)</script>",
+    "a|b<img src=x>",
+    "![x](http://evil.example)",
+    "\u202eage\n# x",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_files_cannot_add_markup_or_control_the_terminal(facts, name):
+    columns = (replace(facts.columns[0], name=name), replace(facts.columns[0], name=name, used=False, reason=name))
+    sets = (replace(facts.sets[0], name=name), facts.sets[1])
+    commands = {"predict": f"uulearn predict {name}", "report": name}
+    changed = replace(
+        facts, columns=columns, sets=sets, notes=(name,), warnings=(RaisedWarning("W", name),), commands=commands
+    )
+    summary, card = format_summary(changed, Path(name)), format_model_card(changed)
+    for text in (summary, card):
+        assert all(line.isprintable() for line in text.split("\n"))
+    page = markdown.markdown(card, extensions=["tables", "fenced_code"])
+    assert not set(re.findall(r"<(\w+)", page)) & {"script", "img", "a", "b"}
+    assert page.count("<h1") == 1

@@ -1,5 +1,6 @@
 """Unusual files and altered models at the command line: the right result or one sentence, and no leftover files."""
 
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -15,10 +16,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from helpers.command_line import SMALL, assert_one_sentence, contents, draw, run, weights_of, write_files
 from uulearn.app.model import TableModel
+from uulearn.app.output import OutputFolder
 from uulearn.estimator import model_directory
 from uulearn.io.reading import read_table
 
@@ -171,6 +173,23 @@ def test_accepts_cells_of_all_types_in_one_column(tmp_path):
     assert len(read_table(tmp_path / "s.csv")) == 64
 
 
+def test_only_used_columns_must_be_clear_next_to_decimal_commas(tmp_path):
+    for name, share, seed in (("a", 0.8, 0), ("b", 0.2, 1)):
+        rows = [(f"{age:.2f}", f"{dose:.2f}", f"1.{n % 3}34") for n, (age, dose) in enumerate(draw(64, share, seed))]
+        text = "\n".join(
+            "\t".join(row[:2]).replace(".", ",") + f"\t{row[2]}\t12,{n + 100}" for n, row in enumerate(rows)
+        )
+        (tmp_path / f"{name}.tsv").write_text(f"age\tdose\tversion\tcost\n{text}\n")
+    files = (tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "m")
+    assert "'cost' of a.tsv has numbers such as '12,100'" in fit(*files).said[-1]
+    assert "has decimal commas, but also '1.034' in column 'version'" in fit(*files, "--drop", "cost").said[-1]
+    result = fit(*files, "--drop", "cost", "--drop", "version")
+    assert result.code == 0, result
+    assert run("predict", tmp_path / "m", tmp_path / "a.tsv", "--out", tmp_path / "s.csv").code == 0
+    (tmp_path / "new.tsv").write_text("age\tdose\n41,5\t1.234\n")
+    assert "also '1.234' in column 'dose'" in run("predict", tmp_path / "m", tmp_path / "new.tsv").said[-1]
+
+
 def test_accepts_ten_thousand_columns(files, model, tmp_path):
     """Use two columns among 9,998 others."""
     names = [f"c{number}" for number in range(9_998)]
@@ -310,6 +329,10 @@ ATTACKS = {
         lambda folder: alter(folder, "learner", "config", {"n_models": 10**4}),
         "cannot be loaded",
     ),
+    "feature names that do not fit": (
+        lambda folder: alter(folder, "fitted", "feature_names", []),
+        "feature names do not fit",
+    ),
     "weights for a giant": (
         lambda folder: alter(folder, "fitted", "row_shape", [10**12]),
         "the stored weights do not match the model",
@@ -343,6 +366,16 @@ def test_every_command_rejects_an_altered_model(files, model, tmp_path, attack):
     ):
         assert_one_sentence(run(*arguments), part)
     assert contents(tmp_path) == before
+
+
+def test_predict_rejects_an_encoder_that_overflows(files, model, tmp_path):
+    shutil.copytree(model, tmp_path / "m")
+
+    def overflow(data):
+        return save({name: np.full_like(array, -1e308) for name, array in load(data).items()})
+
+    replace_file(tmp_path / "m", "encoder", overflow)
+    assert_one_sentence(run("predict", tmp_path / "m", files / "new.csv"), "nfinit")
 
 
 ODD = st.sampled_from([None, True, -1, 0, 10**30, 0.5, 1e308, "", "x", "../x", "auto", [], {}, [[]], {"code": "x"}])
@@ -381,3 +414,14 @@ def test_any_change_is_rejected_or_harmless(model, which, data):
             result = run(*arguments)
             if result.code:
                 assert_one_sentence(result._replace(out=""))
+
+
+def test_second_fit_to_the_same_folder_is_refused_while_the_first_runs(tmp_path):
+    folder = OutputFolder.at(tmp_path / "model")
+    with contextlib.ExitStack() as first:
+        folder.prepare(False, first)
+        with contextlib.ExitStack() as second, pytest.raises(TimeoutError, match="another fit is writing to .*model"):
+            folder.prepare(False, second)
+    with contextlib.ExitStack() as third:
+        assert folder.prepare(False, third) is None
+    assert list(tmp_path.iterdir()) == []

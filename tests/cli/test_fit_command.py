@@ -17,6 +17,7 @@ from uulearn.cli import main
 from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
 from uulearn.defaults import BOOSTING
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
 from uulearn.risk.corrections import METHODS
 from uulearn.risk.losses import LOSSES
@@ -111,6 +112,7 @@ def test_model_directory_is_complete(fitted):
     assert names == {"model.json", "weights", "history", "encoder", "schema", "facts", "config.toml", "README.md"}
     facts = TableModel.load(out).facts
     assert facts.row_use.evaluation == (400, 500)
+    assert facts.error_scale == SELECTION_ERROR_SCALE  # early stopping used the same rows
     assert facts.sets[0] == SetFacts("a.csv", 400, 0.8)
     used = {column.name: column.used for column in facts.columns}
     assert used == {"age": True, "ward": True, "smokes": True, "seen": True, "patient": False, "constant": False}
@@ -356,6 +358,8 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         (("--set-priors=80", "20"), "not percentages; write --set-priors 0.8 0.2."),
         ((*PRIORS, "--target-prior", "50%"), "not percentages; write --target-prior 0.5."),
         ((*PRIORS, "--target-prior=50"), "not percentages; write --target-prior 0.5."),
+        ((*PRIORS, "--hold-out", "10%"), "not percentages; write --hold-out 0.1."),
+        ((*PRIORS, "--hold-out", "20"), "not percentages; write --hold-out 0.2."),
         (("--set-priors", "0.5", "0.5"), "takes two different fractions between 0 and 1, got 0.5 and 0.5."),
         (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
         ((*PRIORS, "--model", "tree"), "--model must be mlp, linear, resnet32 or allconvnet, got 'tree'."),
@@ -419,7 +423,11 @@ def test_stops_at_a_label_left_in_the_files(files, uulearn, tmp_path):
 @pytest.mark.parametrize("command", ["fit", "evaluate"])
 def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
     (tmp_path / "link.csv").symlink_to(files / "a.csv")
+    shutil.copy(files / "a.csv", tmp_path / "copy.csv")
     model = () if command == "fit" else (fitted[0],)
+    code, _, error = uulearn(command, *model, files / "a.csv", tmp_path / "copy.csv", "--set-priors", "0.8", "0.2")
+    assert code == 2
+    assert "copy.csv have the same content; pass two different files, one for each set." in error
     for second in (files / "a.csv", tmp_path / "link.csv"):
         code, _, error = uulearn(command, *model, files / "a.csv", second, "--set-priors", "0.8", "0.2")
         assert code == 2
@@ -622,3 +630,36 @@ def test_export_rejects_dates_by_name(fitted, uulearn, tmp_path):
     assert code == 2
     assert "which are dates or text" in error
     assert not list(tmp_path.iterdir())
+
+
+def test_says_that_the_priors_are_suspect_if_most_columns_leak(files, uulearn, tmp_path):
+    code, _, error = uulearn(
+        "fit",
+        files / "a.csv",
+        files / "b.csv",
+        "--set-priors",
+        "0.501",
+        "0.5",
+        *QUICK,
+        "--only",
+        "age",
+        "--only",
+        "ward",
+        "--out",
+        tmp_path,
+    )
+    assert code == 2
+    assert "error: Check the class priors: most columns differ by more than they allow. Column " in error
+
+
+def test_labels_of_one_class_are_reported_with_their_values(fitted, files, uulearn, tmp_path):
+    rows = pd.read_csv(files / "a.csv").assign(truth=lambda frame: np.arange(len(frame)) % 2)
+    rows.to_csv(tmp_path / "labeled.csv", index=False)
+    command = ("evaluate", fitted[0], tmp_path / "labeled.csv", "--labels", "truth")
+    code, _, error = uulearn(*command, "--positive", "2")
+    assert code == 2
+    assert "no row has the label '2': column 'truth' contains '0', '1'; pass rows of both classes" in error
+    rows.assign(truth="yes").to_csv(tmp_path / "labeled.csv", index=False)
+    code, _, error = uulearn(*command)
+    assert code == 2
+    assert "every row has the label 1, true or yes: column 'truth' contains 'yes';" in error

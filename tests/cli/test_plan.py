@@ -110,7 +110,7 @@ def test_interval_stays_between_0_and_1():
 
 
 def test_text_without_sizes(command):
-    code, out, err = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9)
+    code, out, err = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9, "--details")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[0] == "class priors: set 0 60%, set 1 40%, population 50%; expected accuracy 90% on each class"
@@ -122,8 +122,13 @@ def test_text_without_sizes(command):
     corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias bound$"
     assert re.search(corrected, out, re.MULTILINE)
     assert "Precision of" not in out
-    assert lines[-1].startswith("next: hold out 29,244 rows per set, and estimate the accuracy on them with")
+    ensembles = "A default ensemble (linear, mlp) needs 1.69 times as many rows for this width."
+    assert lines[-2:] == [ensembles, "next: collect 29,244 rows per set"]
     assert max(map(len, lines)) <= 120
+    _, short, _ = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9)
+    assert re.search(r"^  sets of equal size +29,244 rows per set$", short, re.MULTILINE)
+    assert "Hoeffding" not in short
+    assert "against best" not in short
 
 
 def test_documentation_shows_the_real_output(command):
@@ -135,7 +140,7 @@ def test_documentation_shows_the_real_output(command):
 
 
 def test_columns_are_aligned():
-    text = render(plan_rows((0.6, 0.4), 0.5, sizes=(500, 4000)), given=True)
+    text = render(plan_rows((0.6, 0.4), 0.5, sizes=(500, 4000)), given=True, details=True)
     table = text[text.index("Held-out rows") :].split("\n\n")[0].splitlines()[1:]
     assert len({line.index(line.split()[-1]) + len(line.split()[-1]) for line in table[1:-2]}) == 1
     ends = {re.match(r".{26} *[\d,]+", line).end() for line in table[1:]}
@@ -143,22 +148,22 @@ def test_columns_are_aligned():
 
 
 def test_text_with_sizes(command):
-    code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000)
+    code, out, _ = command("--set-priors", 0.8, 0.2, "--target-prior", 0.3, "--sizes", 3000, 1000, "--details")
     assert code == 0
     assert "Precision of the accuracy estimate with 3,000 + 1,000 held-out rows" in out
     assert re.search(r"95% interval +±3\.0 points: 0\.870 to 0\.930 around 0\.9", out)
     assert "no number of rows of set 0 is enough, with set 1 unchanged" in out
     assert "2,621 rows of set 1, with set 0 unchanged" in out
     assert re.search(r"^  as given +6,661 +2,221 +8,882 +1\.73$", out, re.MULTILINE)
-    assert out.splitlines()[-1] == "next: hold out more rows (2,715 per set are enough), or accept ±3.0 points"
+    assert out.splitlines()[-1] == "next: collect more rows (2,715 per set are enough), or accept ±3.0 points"
     _, enough, _ = command("--set-priors", 0.8, 0.2, "--sizes", 3000, 3000, "--delta", 0.1)
     assert re.search(r"90% interval +±1\.6 points", enough)
     assert re.search(r"for ±2\.0 points +enough", enough)
-    assert enough.splitlines()[-1].startswith("next: hold out these rows, and")
+    assert enough.splitlines()[-1] == "next: these rows are enough"
 
 
 def test_vacuous_bounds_are_marked(command):
-    _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 50, 50)
+    _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 50, 50, "--details")
     assert re.search(
         r"unbiased estimate +no guarantee \(Hoeffding: the bound, ±136 points, is wider than the range from 0 to 1\)",
         out,
@@ -166,7 +171,7 @@ def test_vacuous_bounds_are_marked(command):
     assert re.search(
         r"corrected estimate +no guarantee \(Theorem 3: .*, is wider than the range from 0 to 1\)$", out, re.M
     )
-    _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 500, 500)
+    _, out, _ = command("--set-priors", 0.55, 0.45, "--sizes", 500, 500, "--details")
     assert re.search(
         r"corrected estimate +no guarantee \(Theorem 3: .*\); ±\d\d points with a sharper bias bound$", out, re.M
     )
@@ -198,11 +203,11 @@ def test_json_equals_the_plan(command):
         ),
         (
             ["--set-priors", 0.8, 0.2, "--accuracy", 90],
-            "accuracy must be a number between 0 and 1, got 90.0; write 90% as 0.9",
+            "--accuracy takes fractions between 0 and 1, not percentages; write --accuracy 0.9.",
         ),
         (
             ["--set-priors", 0.8, 0.2, "--half-width", 2],
-            "half_width must be a number strictly between 0 and 1, got 2.0; ",
+            "--half-width takes fractions between 0 and 1, not percentages; write --half-width 0.02.",
         ),
         (["--set-priors", 0.8, 0.2, "--sizes", 0, 5], "sizes must be two whole numbers of rows"),
         (["--set-priors", 0.8, 0.2, "--delta", 1], "delta must be a number strictly between 0 and 1, got 1.0"),

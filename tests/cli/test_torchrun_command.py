@@ -182,7 +182,8 @@ def test_fit_that_cannot_be_resumed_is_reported_once(place):
     ended = several(2, "-m", "uulearn", *FIT, "--method", "relu", "--resume", cwd=place)
     assert [code for code, _, _ in ended] == [2, 1]
     (error,) = errors_of(ended)
-    assert "belongs to another run" in error
+    assert "the unfinished fit of model used other rows or settings" in error
+    assert "remove --resume to train from the start" in error
     assert [path.name for path in unfinished.iterdir()] == ["checkpoint.safetensors"]
 
 

@@ -96,7 +96,8 @@ def site(tmp_path_factory):
 
 
 def text_of(page):
-    return page.read_text(encoding="utf-8")
+    """The text of a page, without the marks where a long name may be broken."""
+    return page.read_text(encoding="utf-8").replace("<wbr>", "")
 
 
 def pages_in_nav(entry):
@@ -336,3 +337,15 @@ def test_readme_is_short_and_starts_with_code_and_one_figure():
     words = re.sub(r"```.*?```|<picture>.*?</picture>|<!--.*?-->", "", top, flags=re.DOTALL).split()
     assert len(words) < 200
     assert text.count("\n") < 135
+
+
+def test_pages_show_no_markdown_marks(site):
+    """A marker in the text is a list item, an escape or a page path that was not converted."""
+    marks = re.compile(r"\\\||\. - [A-Z]|<em>[^<]*;|(?<![\w/>])docs/[\w/-]+\.md(?!</a>)")
+    shown = {}
+    for page in [*site.glob("*.html"), *site.glob("reference/*.html"), *site.glob("repository/results/**/*.html")]:
+        article = re.search(r"<article.*?</article>", text_of(page), re.DOTALL)
+        text = re.sub(r"<pre>.*?</pre>", "", article[0] if article else "", flags=re.DOTALL)
+        if found := marks.findall(text):
+            shown[page.name] = found
+    assert shown == {}

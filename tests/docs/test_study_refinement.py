@@ -125,7 +125,7 @@ def test_pixels_are_means_of_blocks():
 def test_quick_run_measures_every_round_in_both_ways(refined):
     found = fits(refined)
     assert [tuple(one["configuration"]["set_priors"]) for one in found] == [(0.7, 0.3), (0.6, 0.4)]
-    assert {one["configuration"]["rows"] for one in found} == {100}
+    assert {one["configuration"]["rows"] for one in found} == {300}
     for pair in found:
         pure, estimated = pair["ways"]["pure"], pair["ways"]["estimated"]
         assert pure["accuracy"][0] == estimated["accuracy"][0]  # without relabeling

@@ -525,8 +525,8 @@ def test_page_shows_all_sections(tmp_path, capsys):
     assert "| lr 0.0123 | 3 | 2 of 2 | 1 of 2 | −1.0 | +9.0 | 1 / 1 / 0 | 73% | 2.0 |" in lines
     assert "in 1 of 2 cells, on 3 seeds per cell." in text
     assert "The exceptions are: magic 1,000 at (0.6, 0.4) (ABS, +10.0)." in text
-    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3*. It is behind or equal in 1 cells: magic " \
-        "1,000 at (0.6, 0.4) −5.3*." in text  # fmt: skip
+    assert "ahead of the default in 1 cells: digits 300 at (0.8, 0.2) +4.3\\*. It is behind or equal in 1 cells: " \
+        "magic 1,000 at (0.6, 0.4) −5.3\\*." in text  # fmt: skip
     assert "Model `mlp`" not in text
     assert "written" in capsys.readouterr().out
 
@@ -537,7 +537,7 @@ def test_boosting_lists_largest_gains_and_losses_first():
     found = comparison.compare(fake_fits({(name, (0.8, 0.2), 300): own for name, own in columns.items()}), "linear")
     ahead, behind = render_tabular.against_boosting(found).split(". It is ")
     assert ahead == (
-        "Gradient boosting on the sets (* significant) is ahead of the default in 2 cells: "
+        "Gradient boosting on the sets (\\* significant) is ahead of the default in 2 cells: "
         "magic 300 at (0.8, 0.2) +3.0; digits 300 at (0.8, 0.2) +1.0"
     )
     assert behind == "behind or equal in 2 cells: banana 300 at (0.8, 0.2) −4.0; ring 300 at (0.8, 0.2) −1.0."

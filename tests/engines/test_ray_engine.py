@@ -217,7 +217,7 @@ def test_rejects_bad_input_with_one_sentence(uulearn, tables, monkeypatch, tmp_p
     assert "got --format csv" in refused("rows", *on_ray, tmp_path / "x", "--format", "csv")
     assert "--workers 2 needs --engine ray" in refused("rows", "--workers", "2")
     assert "must be local or ray, got 'spark'" in refused("rows", "--engine", "spark")
-    assert "target_prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
+    assert "--target-prior" in refused("rows", *on_ray, tmp_path / "x", "--target-prior", "9")
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "odd.parquet")
     error = refused(tmp_path / "odd.parquet", *on_ray, tmp_path / "x")  # found by a process of the cluster
     assert "odd.parquet" in error
@@ -553,9 +553,9 @@ def test_validates_addresses_and_options(monkeypatch):
         with pytest.raises(ValueError, match=f"cannot connect to a Ray cluster at {unused}; start one with ray start"):
             ray_cluster(unused).__enter__()
         monkeypatch.setenv("RAY_ADDRESS", unused)
-        with pytest.raises(ValueError, match=f"cannot connect to a Ray cluster at {unused}; start one with ray start"):
+        with pytest.raises(ValueError, match=rf"a Ray cluster at {unused} \(from RAY_ADDRESS\); start one with ray"):
             uses_ray("ray", "auto", None)
-    with pytest.raises(ValueError, match="--address must be auto or HOST:PORT of the head node, got 'head:port'"):
+    with pytest.raises(ValueError, match="--address must be auto or the HOST:PORT of the head node, got 'head:port'"):
         ray_cluster("head:port").__enter__()
 
 
@@ -579,6 +579,33 @@ def test_servers_that_are_not_ray_are_reported_before_ray_is_imported(answer, mo
         place = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"^cannot connect to a Ray cluster at {place}; start one with ray start"):
             uses_ray("ray", place, None)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("place", ["a..b:6379", f"{'a' * 70}.example:6379", "127.0.0.1:99999"])
+def test_impossible_addresses_are_reported_without_a_traceback(place, capfd):
+    with pytest.raises(ValueError, match=f"^cannot connect to a Ray cluster at {place}; start one with ray start"):
+        check_address(place)
+    assert capfd.readouterr().err == ""
+
+
+def test_ipv6_addresses_are_unquoted(monkeypatch):
+    asked = []
+
+    def refuse(place, timeout):
+        asked.append(place)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(ValueError, match=r"^cannot connect to a Ray cluster at \[::1\]:6379; start one"):
+        check_address("[::1]:6379")
+    assert asked == [("::1", 6379)]
+
+
+@pytest.mark.parametrize("value", ["", "local", "auto"])
+def test_empty_or_local_ray_address_counts_as_unset(value, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", value)
+    check_address("auto")
 
 
 def test_answering_cluster_is_accepted(cluster):

@@ -15,7 +15,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.folds import assign_balanced, assign_folds
 from uulearn.data.rows import JoinedRows
-from uulearn.estimator.learners import merge_folds
+from uulearn.estimator.learners import FoldScores, merge_folds
 from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model
@@ -133,15 +133,19 @@ def sets_of(seed=0, n=(60, 45)):
     return [torch.randn(size, 3, generator=generator) + shift for size, shift in zip(n, (0.4, -0.4), strict=True)]
 
 
+def merge_fits(fits, folds):
+    return merge_folds([FoldScores(fit.model, fit.history, fit.scores) for fit in fits], folds)
+
+
 def train_folds(build, data, folds, risk, options, test=None):
     fits = [fit_fold(fold, build, data, folds, risk, options, test=test) for fold in range(count_folds(folds))]
-    return merge_folds(fits, folds)
+    return merge_fits(fits, folds)
 
 
 def train_folds_batched(model, model_params, data, folds, variants, options, test=None):
     chosen = range(count_folds(folds))
     found = fit_folds_batched(chosen, model, model_params, data, folds, variants, options, test=test)
-    return [merge_folds(parts, folds) for parts in found]
+    return [merge_fits(parts, folds) for parts in found]
 
 
 def ensemble_of(found):
@@ -176,19 +180,21 @@ def test_model_is_not_trained_on_its_fold():
 
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_every_row_is_scored_by_the_model_of_its_fold(early_stopping):
+    """With early stopping, a row is scored at an epoch that other rows chose, on the scale of the model."""
     tables = sets_of()
     folds = assign_folds(TwoSets((DenseRows(tables[0]), DenseRows(tables[1]))), 3, seed=0)
     found = crossed(tables, folds, early_stopping=early_stopping)
-    for table, fold, scores in zip(tables, folds, found.scores, strict=True):
-        for number, (model, scale) in enumerate(zip(found.models, found.scales, strict=True)):
-            mine = torch.from_numpy(fold == number)
-            expected = score_rows(model, DenseRows(table[mine])) / scale
-            torch.testing.assert_close(scores[mine], expected)
-    both = [
-        torch.cat([scores[torch.from_numpy(f == k)] for f, scores in zip(folds, found.scores, strict=True)])
-        for k in range(3)
-    ]
-    assert [part.abs().mean().item() for part in both] == pytest.approx([1.0, 1.0, 1.0], rel=1e-5)
+    at_epochs = [crossed(tables, folds, epochs=epochs) for epochs in range(1, 5)] if early_stopping else [found]
+    for fold in range(3):
+        mine = [torch.from_numpy(part == fold) for part in folds]
+        scores = torch.cat([own[rows] for own, rows in zip(found.scores, mine, strict=True)])
+        assert scores.abs().mean().item() == pytest.approx(1.0, rel=1e-5)
+        inside = DenseRows(torch.cat([table[rows] for table, rows in zip(tables, mine, strict=True)]))
+        final = score_rows(found.models[fold], inside).abs().mean() / found.scales[fold]
+        allowed = torch.stack([score_rows(one.models[fold], inside) for one in at_epochs])
+        allowed *= final / allowed.abs().mean(1, keepdim=True)
+        distance = (scores - allowed).abs().amin(0)
+        torch.testing.assert_close(distance, torch.zeros_like(distance), rtol=0, atol=1e-5)
     assert [history.best_epoch is None for history in found.histories] == [not early_stopping] * 3
     mean = sum(score_rows(m, DenseRows(tables[0])) / s for m, s in zip(found.models, found.scales, strict=True)) / 3
     torch.testing.assert_close(score_rows(ensemble_of(found), DenseRows(tables[0])), mean, rtol=1e-4, atol=1e-5)

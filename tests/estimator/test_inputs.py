@@ -28,6 +28,10 @@ FORMATS = {
     "csr_matrix": sparse.csr_matrix,
     "csr_array": sparse.csr_array,
     "csc_matrix": sparse.csc_matrix,
+    "sparse uint16": lambda X: sparse.csr_array(X.astype(np.uint16)),
+    "sparse uint32": lambda X: sparse.csr_array(X.astype(np.uint32)),
+    "sparse uint64": lambda X: sparse.csr_array(X.astype(np.uint64)),
+    "sparse longdouble": lambda X: sparse.csr_array(X.astype(np.longdouble)),
     "torch float32": lambda X: torch.tensor(X, dtype=torch.float32),
     "torch float64": lambda X: torch.tensor(X, dtype=torch.float64),
     "torch bfloat16": lambda X: torch.tensor(X, dtype=torch.bfloat16),
@@ -107,6 +111,13 @@ def test_rejects_values_whose_squares_overflow(model, dtype, counts, quick):
             classifier.predict_proba(large)
         with pytest.raises(ValueError, match=r"Input test_data contains .* \(row \d+, column 'income'\)"):
             classifier.fit(X, sets, test_data=(large, sets))
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "longdouble"])
+def test_rejects_large_sparse_values_of_types_unknown_to_torch(dtype):
+    table = np.array([[0, 1], [3 * 10**15, 0]], dtype=dtype)
+    with pytest.raises(ValueError, match=r"contains 3e\+15 \(row 1, column 0\)"):
+        read_table(sparse.csr_array(table), any_shape=False)
 
 
 @pytest.mark.filterwarnings("ignore:the trained model predicts")

@@ -179,7 +179,7 @@ def test_rejects_saving_to_a_file(fitted, tmp_path):
         (put("learner", "kind", "trees"), "needs a learner of kind 'trees', got 'network'"),
         (put("learner", "config", "precision", "__builtins__"), "description of the model is not valid"),
         (put("learner", {}), "cannot be loaded"),
-        (put("fitted", "row_shape", [4]), "weights do not match the model"),
+        (put("fitted", "row_shape", [4]), "its feature names do not fit"),
         (put("fitted", {}), "cannot be loaded"),
         (put("files", None), "cannot be loaded"),
     ],

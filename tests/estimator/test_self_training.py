@@ -246,7 +246,7 @@ def test_gain_within_noise_is_not_used(pool):
     assert [done.better for done in found] == [True, False]
     gain = found[0].gain
     just = [
-        Script(pool[1], 0.9, 0.903).self_train_rows(pool, 1, min_gain=gain.value / gain.standard_error + d)
+        Script(pool[1], 0.9, 0.903).self_train_rows(pool, 1, min_gain=gain.unclipped / gain.standard_error + d)
         for d in (-1e-6, 1e-6)
     ]
     assert [done.best_round for done in just] == [1, 0]
@@ -363,7 +363,7 @@ def remembered(seed, n=250, priors=(0.8, 0.2)):
         out_of_fold[number, index.numpy()] = torch.cat(fitted.scores)
     leaked = uu_accuracy_difference(out_of_fold[1], out_of_fold[0], np.repeat([0, 1], n), priors, 0.5)
     true = np.mean([accuracy(1, half) - accuracy(0, half) for half in (0, 1)])
-    return *(v for gain in (found.rounds[1].gain, leaked) for v in (gain.value, gain.standard_error)), true
+    return *(v for gain in (found.rounds[1].gain, leaked) for v in (gain.unclipped, gain.standard_error)), true
 
 
 def test_estimated_gain_is_unbiased_for_memorizing_models():

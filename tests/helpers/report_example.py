@@ -11,6 +11,7 @@ from uulearn.app.estimates import evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RowUse, SetFacts
 from uulearn.app.training import EvaluationRows
 from uulearn.datasets import make_sets
+from uulearn.tabular.schema import TableColumn
 
 PRIORS, TARGET = (0.8, 0.2), 0.5
 EVALUATION_ROWS = 80
@@ -67,6 +68,6 @@ def facts_and_history():
             "report": "uulearn report model",
             "repeat": "uulearn fit --config model/config.toml",
         },
-        **evaluation_facts(rows, groups, PRIORS, TARGET, seed=0),
+        **evaluation_facts(rows, groups, [TableColumn(name, "number") for name in columns], PRIORS, TARGET, seed=0),
     )
     return FitFacts.from_dict(json.loads(json.dumps(facts.to_dict()))), classifier.history_

@@ -102,9 +102,10 @@ def checked(page):
 
 def check_figure(figure):
     drawn = figure.one("svg", role="img")
-    title, description = (figure.one(tag) for tag in ("title", "desc"))
+    (title, *tips), description = figure.all("title"), figure.one("desc")
+    assert len(tips) == len(figure.all("rect", class_="tip"))
     assert drawn.attributes["aria-labelledby"].split() == [title.attributes["id"], description.attributes["id"]]
-    assert all(node.text.strip() for node in (title, description, figure.one("figcaption")))
+    assert all(node.text.strip() for node in (title, *tips, description, figure.one("figcaption")))
     assert len(figure.one("details").one("table").all("tr")) > 1
     for node in drawn.walk():
         for name, value in node.attributes.items():

@@ -71,6 +71,11 @@ def test_suffix_decides_the_format(name, expected):
     assert format_of(name) == expected
 
 
+def test_archives_must_be_unpacked():
+    with pytest.raises(TableError, match=r"rows\.csv\.zip is an archive; unpack it, and pass the file of rows in it\."):
+        open_table("rows.csv.zip")
+
+
 @pytest.mark.parametrize("name", ["a.xls", "a", "a.gz", "a.txt.gz", ".csv", "a.json"])
 def test_rejects_other_suffixes(name):
     with pytest.raises(TableError, match=r"has no supported suffix.*\.csv.*\.npz"):
@@ -211,7 +216,10 @@ def test_reads_compressed_text(tmp_path, compression):
 
 def test_rejects_other_encodings_with_position_and_line(tmp_path):
     latin = save(tmp_path, "a,b\n1,2\n3,Zürich\n".encode("latin-1"))
-    assert refusal(latin) == "FILE is not UTF-8: byte 0xfc at position 11 (line 3); save it as UTF-8."
+    assert (
+        refusal(latin)
+        == "FILE is not UTF-8: byte 0xfc at position 11 (line 3); save it as UTF-8 (in Excel: CSV UTF-8)."
+    )
     marked = save(tmp_path, "\ufeffa,b\n1,2\n".encode() + b"\x80,\n")
     assert "0x80 at position 11 (line 3)" in refusal(marked)
     header = save(tmp_path, "größe\n1\n".encode("latin-1"))
@@ -266,10 +274,48 @@ def test_rejects_open_quotes_with_line_number(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("separator", "word"), [(";", "semicolons"), ("\t", "tabs"), ("|", "bars")])
 def test_detects_another_separator_and_notes_it(tmp_path, separator, word):
-    path = save(tmp_path, f'"a, b"{separator}c\n1,5{separator}x\n2,5{separator}y\n')
+    path = save(tmp_path, f'"a, b"{separator}c\n1,500{separator}x\n2,500{separator}y\n')
     with open_table(path) as reader:
         assert reader.notes == [f"{path} is read with {word} as field separators."]
-        assert cells(pd.concat(reader)) == [["1,5", "x"], ["2,5", "y"]]
+        assert cells(pd.concat(reader)) == [["1,500", "x"], ["2,500", "y"]]
+
+
+def test_reads_decimal_commas_if_they_are_unambiguous(tmp_path):
+    path = save(tmp_path, "a;b\n3,5;x, y\n1.234,5;0,25\n -2,125 ;NA\n7;1.1.2024\n")
+    with open_table(path) as reader:
+        assert reader.notes[1:] == [f"{path} is read with decimal commas (3,5 is 3.5)."]
+        assert cells(pd.concat(reader)) == [["3.5", "x, y"], ["1234.5", "0.25"], [" -2.125 ", None], ["7", "1.1.2024"]]
+
+
+@pytest.mark.parametrize("rows", ["1,234;x\n5,678;y\n", "3,5;2.5\n"])  # thousands or decimals; both kinds of decimals
+def test_does_not_guess_decimal_commas(tmp_path, rows):
+    path = save(tmp_path, f"a;b\n{rows}")
+    with open_table(path) as reader:
+        assert len(reader.notes) == 1
+        assert cells(pd.concat(reader))[0][0] == rows.split(";")[0]
+
+
+def test_rejects_a_point_that_may_separate_thousands_next_to_decimal_commas(tmp_path):
+    path = save(tmp_path, "a;b\n3,5;2\n4,5;1.234\n")
+    with pytest.raises(TableError, match=r"has decimal commas, but also '1\.234' in column 'b'"):
+        read_table(path)
+
+
+def test_thousands_next_to_a_column_of_decimal_commas_are_not_decimals(tmp_path):
+    path = save(tmp_path, "a\tb\tc\n52,13\t12,345\t1\n1,250\t1,000\t2\n", "rows.tsv")
+    assert cells(read_table(path)) == [["52.13", "12,345", "1"], ["1.250", "1,000", "2"]]
+
+
+def test_clear_decimal_commas_after_the_sampled_rows_are_converted(tmp_path):
+    path = save(tmp_path, "a;b\n" + "3,5;7\n" * 150 + "3,5;2,5\n3,5;1,234\n")
+    assert [row[1] for row in cells(read_table(path))[-2:]] == ["2.5", "1,234"]
+
+
+def test_points_in_columns_that_are_not_used_are_not_an_error(tmp_path):
+    path = save(tmp_path, "a;version\n3,5;1.234\n4,5;1.235\n")
+    with open_table(path) as reader:
+        assert cells(pd.concat(reader)) == [["3.5", "1.234"], ["4.5", "1.235"]]
+        assert reader.ambiguous == {"version": "1.234"}
 
 
 def test_tsv_may_contain_commas(tmp_path):
@@ -628,7 +674,7 @@ def test_full_temporary_folder_gives_one_sentence(tmp_path, monkeypatch):
 
     monkeypatch.setattr("uulearn.io.sources.tempfile.TemporaryFile", fail)
     assert "cannot be copied to" in refusal(tmp_path / "a.npz")
-    assert "(No space left on device); free space there" in refusal(tmp_path / "a.npz")
+    assert "(No space left on device); free up space there" in refusal(tmp_path / "a.npz")
 
 
 # Parquet and Feather

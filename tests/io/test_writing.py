@@ -508,3 +508,31 @@ def test_no_error_if_the_reader_of_the_pipe_stops():
     assert done.stdout == b"a,b\n1,2\n"
     assert re.sub(rb"\s", b"", done.stderr) == b""
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.tsv", "s.jsonl"])
+def test_formulas_are_escaped_only_for_spreadsheets(tmp_path, name):
+    texts = ["=1+1", "+41 79", "-x", "@SUM(A1)", "\t=1", "-5", "+1e3", "Basel", None]
+    frame = pd.DataFrame({"=id": texts, "score": [-1.5] * 9})
+    with TableWriter(tmp_path / name, escape_formulas=True) as writer:
+        writer.write(frame)
+    found = read_table(tmp_path / name)
+    spreadsheet = name != "s.jsonl"
+    expected = ["'=1+1", "'+41 79", "'-x", "'@SUM(A1)", "'\t=1", "-5", "+1e3", "Basel"] if spreadsheet else texts[:8]
+    assert list(found) == ["'=id" if spreadsheet else "=id", "score"]
+    assert found.iloc[:8, 0].tolist() == expected
+
+
+def test_no_column_vanishes_if_an_escaped_name_is_taken(tmp_path):
+    frame = pd.DataFrame({"=A1": ["x"], "'=A1": ["y"]})
+    with pytest.raises(TableError, match=r"more than one column would be named \"'=A1\".*; rename one of the columns"):
+        write(tmp_path / "s.csv", frame, escape_formulas=True)
+    assert list(tmp_path.iterdir()) == []
+    assert read_table(write(tmp_path / "s.jsonl", frame, escape_formulas=True)).columns.tolist() == ["=A1", "'=A1"]
+
+
+def test_cells_cannot_control_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with TableWriter("-") as writer:
+        writer.write(pd.DataFrame({"id": ["\x1b[2Ja", "\u202eb"]}))
+    assert capsys.readouterr().out == "id\n\\x1b[2Ja\n\\u202eb\n"

@@ -93,6 +93,15 @@ def test_slope_is_finite_for_few_rows_of_separated_classes():
     assert scaling.log_odds(4.5) > 2 > -2 > scaling.log_odds(-4.5)
 
 
+@pytest.mark.parametrize("outlier", [1e6, 1e30, -1e30, 1e300])
+def test_one_extreme_score_hardly_changes_the_scaling(outlier):
+    scores, sets = two_sets(np.random.default_rng(0), (0.8, 0.2), (100, 100))
+    plain = fit_platt_scaling(scores, sets, (0.8, 0.2), 0.5)
+    scores[0 if outlier > 0 else -1] = outlier
+    scaling = fit_platt_scaling(scores, sets, (0.8, 0.2), 0.5)
+    np.testing.assert_allclose(scaling.log_odds([-1, 0, 1]), plain.log_odds([-1, 0, 1]), atol=0.3)
+
+
 def test_slope_is_near_zero_for_reversed_scores():
     scores, sets = two_sets(np.random.default_rng(0), (0.8, 0.2), (2000, 2000))
     scaling = fit_platt_scaling(-scores, sets, (0.8, 0.2), 0.5)

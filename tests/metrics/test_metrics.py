@@ -146,10 +146,19 @@ def test_accuracy_difference_equals_difference_of_accuracies(seed, set_priors, p
     other = scores + np.random.default_rng(seed).normal(size=len(scores))
     difference = uu_accuracy_difference(scores, other, sets, set_priors, pi)
     accuracies = [uu_accuracy(values, sets, set_priors, pi).unclipped for values in (scores, other)]
-    assert difference.value == pytest.approx(accuracies[0] - accuracies[1])
-    assert uu_accuracy_difference(other, scores, sets, set_priors, pi).value == pytest.approx(-difference.value)
+    assert difference.unclipped == pytest.approx(accuracies[0] - accuracies[1])
+    reverse = uu_accuracy_difference(other, scores, sets, set_priors, pi)
+    assert reverse.unclipped == pytest.approx(-difference.unclipped)
     none = uu_accuracy_difference(scores, 2 * scores, sets, set_priors, pi)
     assert (none.value, none.standard_error) == (0, 0)
+
+
+def test_accuracy_difference_is_clipped_like_its_interval():
+    sets = np.repeat([0, 1], 4)
+    scores = np.where(sets == 0, 1.0, -1.0)
+    better, worse = (uu_accuracy_difference(s * scores, -s * scores, sets, (0.6, 0.4), 0.5) for s in (1, -1))
+    assert (better.value, better.interval, better.unclipped) == (1, (1, 1), pytest.approx(5))
+    assert (worse.value, worse.interval, worse.unclipped) == (-1, (-1, -1), pytest.approx(-5))
 
 
 # ------------------------------------------------------------------------------------------------------- intervals

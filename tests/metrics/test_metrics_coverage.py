@@ -74,7 +74,7 @@ def test_coverage_of_an_accuracy_difference(set_priors, sizes, pi):
         noisy = scores + noise * rng.normal(size=len(sets))
         difference = uu_accuracy_difference(scores, noisy, sets, set_priors, pi)
         covered += difference.interval[0] <= better - worse <= difference.interval[1]
-        values.append(difference.value)
+        values.append(difference.unclipped)
         errors.append(difference.standard_error)
         single.append(uu_accuracy(scores, sets, set_priors, pi).standard_error)
     assert covered / 600 > NOMINAL - 3 * np.sqrt(NOMINAL * (1 - NOMINAL) / 600)

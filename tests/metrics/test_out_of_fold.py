@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logit
 
 from uulearn.metrics import evaluate, evaluate_labeled
-from uulearn.metrics.calibration import calibrate_out_of_fold
+from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
 from uulearn.metrics.out_of_fold import MAX_SHARPENING, OutOfFoldCorrection
 
 PRIORS, TARGET = (0.7, 0.3), 0.5
@@ -86,3 +87,17 @@ def test_standard_errors_are_multiplied():
         narrow, wide = getattr(first, name), getattr(second, name)
         assert wide.standard_error == pytest.approx(1.5 * narrow.standard_error)
         assert wide.value == pytest.approx(narrow.value)
+
+
+@pytest.mark.parametrize(("set_priors", "sizes"), [((0.15, 0.02), (20_000, 20_000)), ((0.8, 0.2), (36_000, 4_000))])
+def test_sharper_slope_keeps_the_fraction_of_positives(set_priors, sizes):
+    """The prior odds are not multiplied: the mean probability stays the fraction of positives."""
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], sizes)
+    y = rng.random(sum(sizes)) < np.where(sets == 0, *set_priors)
+    scores = (rng.normal(np.where(y, 1.0, -1.0))[:, None] + rng.normal(size=(len(y), 4))).astype(np.float32)
+    pooled = float(y.mean())
+    single = PlattScaling(1.0, float(logit(pooled)), prior=pooled)  # exact: the classes are normal with variance 2
+    correction = OutOfFoldCorrection.from_scores(scores, sizes, single, set_priors)
+    assert correction.scaling.slope == pytest.approx(MAX_SHARPENING)
+    assert correction.positive.mean() == pytest.approx(pooled, abs=0.005)

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helpers.report_page import checked, drawn_curves, numbers, scale, section, words
+from uulearn.app.facts import ColumnImportance
 from uulearn.report import render_report
 from uulearn.report.charts import make_axis
 from uulearn.training import History
@@ -143,7 +144,7 @@ def test_charts_of_small_and_large_models(facts, epochs, columns):
     records = [record(e, 0.2, 0.1, objective=0.3, **dict.fromkeys(names, 0.1)) for e in range(1, epochs + 1)]
     root = checked(render_report(facts, History(records, "done", best_epoch=1)))
     assert {figure.attributes["id"] for figure in root.all("figure")} == FIGURES
-    assert len(root.one("figure", id="figure-importance").all("rect")) == min(columns, 12)
+    assert len(root.one("figure", id="figure-importance").all("rect", class_="bar")) == min(columns, 12)
     assert len(section(root, "data").all("table")[1].rows()) == columns + 1
     assert len(drawing(root, "figure-accuracy").all("circle")) == (epochs == 1)
 
@@ -173,8 +174,13 @@ def test_sensitivity_is_drawn_and_listed(page, facts):
     rows = figure.one("table").rows()
     assert [row[0] for row in rows[1:6]] == ["as given", "θ − 0.1", "θ − 0.05", "θ + 0.05", "θ + 0.1"]
     assert rows[2][1] == f"{given_rows[1].accuracy.value:.1%}"
-    conclusion = facts.sensitivity.conclusion
-    assert conclusion[0].upper() + conclusion[1:] in words(section(page, "sensitivity"))
+    text, (given, *changed) = words(section(page, "sensitivity")), given_rows
+    largest = max(changed, key=lambda row: abs(row.accuracy.unclipped - given.accuracy.unclipped))
+    which = {"θ": "the class prior of clinic_a.csv", "θ′": "the class prior of clinic_b.csv", "π": "the target prior"}
+    points = 100 * abs(largest.accuracy.unclipped - given.accuracy.unclipped)
+    assert f"If {which[largest.parameter]} is wrong by {abs(largest.error):g}, the estimated accuracy" in text
+    assert f"changes by up to {points:.0f} points." in text
+    assert 'these are single models, so "as given" can differ from the accuracy at the top of the page' in text
 
 
 def test_histogram_shows_fractions_and_its_table_counts(page, facts):
@@ -192,13 +198,35 @@ def test_histogram_shows_fractions_and_its_table_counts(page, facts):
 def test_most_important_columns_come_first(page, facts):
     figure, top = page.one("figure", id="figure-importance"), facts.importance[:12]
     drawn = figure.one("svg", role="img")
-    assert [node.text.strip("\u2068\u2069") for node in drawn.all("text", class_="name")] == [e.column for e in top]
+    names = [node.text.strip("\u2068\u2069 ▲▼") for node in drawn.all("text", class_="name")]
+    assert names == [e.column for e in top]
     x = scale(drawn, "x")
-    for bar, entry in zip(drawn.all("rect"), top, strict=True):
+    for bar, entry in zip(drawn.all("rect", class_="bar"), top, strict=True):
         left, width = (float(bar.attributes[name][:-1]) for name in ("x", "width"))
         ends = sorted((0.0, entry.drop))
         np.testing.assert_allclose([x(left), x(left + width)], ends, atol=5e-4)
     assert len(figure.one("table").rows()) == 31
+
+
+def test_importance_shows_the_direction_of_columns(facts, history):
+    kinds = {"up": (0.4, None), "down": (-0.4, None), "weak": (0.02, None), "kind": (None, "red"), "text": (None, None)}
+    entries = tuple(ColumnImportance(name, 0.1, 0.01, *direction) for name, direction in kinds.items())
+    figure = checked(render_report(replace(facts, importance=entries), history)).one("figure", id="figure-importance")
+    arrows = [node.text.partition("\u2069")[2].strip() for node in figure.all("text", class_="name")]
+    assert arrows == ["▲", "▼", "", "", ""]
+    directions = [row[1] for row in figure.one("table").rows()[1:]]
+    assert directions == ["higher values", "lower values", "–", "value red", "–"]
+
+
+def test_tooltips_show_the_rows_of_the_table(page):
+    for figure in page.all("figure"):
+        tips, rows = [node.text for node in figure.all("title")[1:]], figure.one("table").rows()
+        assert len(tips) == min(len(rows) - 1, 12) if figure.attributes["id"] == "figure-importance" else len(rows) - 1
+        for tip, row in zip(tips, rows[1:], strict=False):
+            assert tip == "\n".join(f"{title}: {cell}" for title, cell in zip(rows[0], row, strict=True))
+    edges = [tip.attributes for tip in page.one("figure", id="figure-targets").all("rect", class_="tip")]
+    assert float(edges[0]["x"][:-1]) == 0
+    assert sum(float(edge["width"][:-1]) for edge in edges) == pytest.approx(100, abs=0.2)
 
 
 def test_unknown_numbers_are_left_out(facts, history):

@@ -1,5 +1,6 @@
 """The run store: adding, reading, packing, damaged files, and concurrent or killed processes."""
 
+import errno
 import gzip
 import json
 import math
@@ -17,6 +18,7 @@ from helpers.run_records import configuration, record
 from uulearn import storage
 from uulearn.reproduction import store as module
 from uulearn.reproduction.store import RECORD_FORMAT, RunStore, key, normalized
+from uulearn.selection.trials import FoldStore
 
 
 @pytest.fixture
@@ -63,6 +65,20 @@ def test_stored_record_is_read_back(store, packed):
     assert configuration(7) not in store
     assert store.get(configuration(7)) is None
     assert len(store) == 1
+
+
+def test_read_only_store_with_unfinished_moves_can_be_read(store, monkeypatch):
+    assert store.add(record())
+    complete = store.folder / "runs" / ".together.x.complete"
+    complete.mkdir()
+    (complete / "other.json").touch()
+
+    def refuse(*arguments):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    assert RunStore(store.folder).records() == [record()]
+    assert FoldStore(store.folder / "runs").get("missing", None, ()) is None
 
 
 def test_empty_store(store):
@@ -234,6 +250,17 @@ def test_damaged_archive_is_reported_with_the_fix(store, damage):
         len(store)
 
 
+def test_changed_digit_of_a_record_is_reported(store):
+    store.add(record())
+    path = store.folder / "runs" / f"{key(configuration())}.json"
+    content = path.read_text()
+    start = content.index('"curves"')
+    digit = next(place for place in range(start, len(content)) if content[place].isdigit())
+    path.write_text(content[:digit] + str(9 - int(content[digit])) + content[digit + 1 :])
+    with pytest.raises(ValueError, match=r"is damaged .*its checksum does not match"):
+        store.records()
+
+
 def test_record_under_a_wrong_name_is_reported(store):
     store.add(record())
     path = store.folder / "runs" / f"{key(configuration())}.json"
@@ -375,3 +402,22 @@ def test_killed_writers_leave_a_readable_store(tmp_path):
     assert store.add(record(99_999))
     store.pack("killed")
     assert len(RunStore(store.folder)) == len(seeds) + 1
+
+
+def test_runs_of_one_job_are_stored_together_if_the_process_is_killed(store, monkeypatch):
+    """The rounding of a run depends on the runs trained with it, so storing a part would change the others."""
+    records, moved, replace = [record(seed=seed) for seed in range(3)], [], Path.replace
+
+    def killed(path, target):
+        if path.suffix == ".json" and path.parent.suffix == ".complete":
+            moved.append(target)
+            if len(moved) == 2:
+                raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.add_all(records)
+    assert RunStore(store.folder).missing([one["configuration"] for one in records]) == []
+    assert not list((store.folder / "runs").glob(".*"))

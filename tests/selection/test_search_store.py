@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,7 +191,9 @@ def test_rejects_damaged_file_by_name(data, tmp_path):
     search = UUClassifierCV(base(), {"lr": [0.02]}, store=tmp_path).fit_sets(*data)
     damaged = sorted(tmp_path.glob("*.safetensors"))[0]
     content = damaged.read_bytes()
-    for wrong in (b"", content[:100], content.replace(b'[\\"format\\", 2]', b'[\\"format\\", 9]')):
+    entry = f'[\\"format\\", {trials.STORE_FORMAT}]'.encode()
+    assert entry in content
+    for wrong in (b"", content[:100], content.replace(entry, b'[\\"format\\", 9]')):
         damaged.write_bytes(wrong)
         with pytest.raises(CheckpointError, match=rf"{damaged.name} .* Delete the file to train this model again\.$"):
             search.fit_sets(*data)
@@ -199,12 +202,31 @@ def test_rejects_damaged_file_by_name(data, tmp_path):
 
 
 def test_searches_can_share_a_store(tmp_path):
-    theirs, left = (tmp_path / f".{name}.safetensors.x.tmp" for name in ("theirs", "left"))
+    theirs, left = (tmp_path / f".together.{name}.tmp" for name in ("theirs", "left"))
     for path in (theirs, left):
-        path.write_bytes(b"")
+        path.mkdir()
     os.utime(left, (0, 0))  # from a process that was killed long ago
     FoldStore(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [theirs.name]
+
+
+def test_models_of_one_job_are_stored_together_if_the_process_is_killed(data, tmp_path, monkeypatch, trained):
+    """The rounding of a model depends on the models trained with it, so a part of a job is never trained again."""
+    moved, replace = [], Path.replace
+
+    def killed(path, target):
+        if Path(target).parent == tmp_path:
+            moved.append(target)
+            if len(moved) == 2:
+                raise KeyboardInterrupt
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            UUClassifierCV(base(), GRID, store=tmp_path).fit_sets(*data)
+    UUClassifierCV(base(), GRID, store=tmp_path).fit_sets(*data)
+    assert trained == [((0, 1, 2, 3), fold) for fold in range(3)]
 
 
 def test_rejects_invalid_store(data, tmp_path):

@@ -27,7 +27,7 @@ from uulearn.exceptions import (
 )
 from uulearn.metrics import Estimate, uu_accuracy
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
-from uulearn.selection import Sensitivity, SensitivityRow, prior_sensitivity, sensitivity
+from uulearn.selection import Sensitivity, SensitivityRow, UUScorer, prior_sensitivity, sensitivity
 from uulearn.selection.sensitivity import Assumption, Skipped, alter_priors, check_errors
 from uulearn.theory import prior_error_effect
 from uulearn.training import History
@@ -153,11 +153,11 @@ def test_every_run_equals_classifier_with_changed_priors(data, scored):
         fitted = linear(priors, pi, validation_fraction=0.25).fit(X, sets)
         scores = fitted.decision_function(X[held_out])
         np.testing.assert_allclose(scored[row.assumption].rows[held_out], scores, rtol=1e-3, atol=1e-3)
-        assert row.shown.unclipped == pytest.approx(fitted.score(X[held_out], sets[held_out]), abs=1e-6)
+        assert row.shown.unclipped == pytest.approx(UUScorer()(fitted, X[held_out], sets[held_out]), abs=1e-6)
         guessed = uu_accuracy(scores, sets[held_out], (0.8, 0.2), 0.5)
         assert row.if_guess_right == guessed
         assert row.not_retrained == uu_accuracy(usual - 0.5, sets[held_out], priors, pi)
-        assert row.gain.value == pytest.approx(guessed.unclipped - found.baseline.shown.unclipped)
+        assert row.gain.unclipped == pytest.approx(guessed.unclipped - found.baseline.shown.unclipped)
         assert row.differing == ((scores > 0) != usual).mean()
 
 

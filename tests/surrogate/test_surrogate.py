@@ -420,7 +420,7 @@ SETS = np.repeat([0, 1, 2], 20)
 @pytest.mark.parametrize(
     ("parameters", "error", "text"),
     [
-        ({"set_priors": (0.8, 0.2)}, ValueError, r"from 0 to 1, one for each of the 2 set_priors, got 2; number the"),
+        ({"set_priors": (0.8, 0.2)}, ValueError, r"from 0 to 1, because there are 2 set_priors, got 2; number the"),
         ({"set_priors": (0.8, 0.6, 0.4, 0.2)}, ValueError, r"set 3 is empty"),
         ({"set_priors": (0.4, 0.4, 0.4)}, ValueError, "must differ"),
         ({"set_priors": (0.4, 1.4, 0.4)}, ValueError, r"set 1 must lie in \[0, 1\], got 1\.4"),
@@ -467,7 +467,7 @@ def test_rejects_bad_parameters(parameters, error, text):
     [
         (None, r"requires y to be passed, but the target y is None: pass sets"),
         (SETS[:50], "X 60, sets 50"),
-        (SETS + 1, "from 0 to 2, one for each of the 3 set_priors, got 3"),
+        (SETS + 1, "from 0 to 2, because there are 3 set_priors, got 3"),
         (SETS - 1, "got -1; number the sets from 0"),
         (np.where(SETS == 0, "a", "b"), "got 'a'"),
         (np.where(SETS == 2, 1, SETS), r"set 2 is empty.*pass rows of this set, or remove its prior"),

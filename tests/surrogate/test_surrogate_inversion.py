@@ -236,12 +236,12 @@ def test_prior_shift_shifts_log_odds():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"set_priors": (0.5,)}, r"two or more numbers.*got \(0\.5,\); pass for"),
+        ({"set_priors": (0.5,)}, r"two or more numbers.*got \(0\.5,\); for example"),
         ({"set_priors": 0.5}, r"two or more numbers.*got 0\.5"),
         ({"set_priors": ("a", "b")}, "two or more numbers"),
         ({"set_priors": (0.5, 1.2, 0.1)}, r"set 1 must lie in \[0, 1\], got 1\.2"),
         ({"set_priors": (0.5, float("nan"), 0.1)}, r"set 1 must lie in \[0, 1\], got nan"),
-        ({"set_priors": (0.4, 0.4, 0.4)}, r"must differ, got \(0\.4, 0\.4, 0\.4\).*collect"),
+        ({"set_priors": (0.4, 0.4, 0.4)}, r"must differ, got \(0\.4, 0\.4, 0\.4\).*use sets with different"),
         ({"set_fractions": (1, 1)}, "must be 3 positive numbers"),
         ({"set_fractions": (1, 0, 1)}, "must be 3 positive numbers"),
         ({"target_prior": 1.0}, r"strictly between 0 and 1, got 1\.0"),

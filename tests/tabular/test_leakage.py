@@ -368,7 +368,13 @@ def test_a_good_feature_is_not_a_label():
 
 
 def test_few_rows_are_enough_for_a_column_named_label():
-    frames = [pd.DataFrame({"flag": [1.0] * k + [0.0] * (20 - k)}) for k in (13, 8)]
+    frames = [pd.DataFrame({"flag": [1.0] * k + [0.0] * (20 - k)}) for k in (14, 7)]
     assert not find_label_columns(*frames, Schema((TableColumn("flag", "boolean"),)), (0.6, 0.4))
     named = [frame.rename(columns={"flag": "Label"}) for frame in frames]
     assert find_label_columns(*named, Schema((TableColumn("Label", "boolean"),)), (0.6, 0.4))
+
+
+@pytest.mark.parametrize(("counts", "n"), [((6, 7), 12), ((7, 6), 12), ((50, 51), 100), ((13, 8), 20)])
+def test_a_label_name_is_not_enough_without_a_significant_difference(counts, n):
+    frames = [pd.DataFrame({"outcome": [1.0] * k + [0.0] * (n - k)}) for k in counts]
+    assert not find_label_columns(*frames, Schema((TableColumn("outcome", "boolean"),)), (0.6, 0.4))

@@ -72,6 +72,11 @@ def refusal(first, second, **options):
         (" 7 ", 7),
         ("inf", np.inf),
         ("-INF", -np.inf),
+        ("12%", 0.12),
+        ("-4.5 %", -0.045),
+        ("$1,234.50", 1234.5),
+        ("-$1,234,567", -1234567),
+        ("£ 5", 5),
     ],
 )
 def test_parses_numbers_as_text(text, number):
@@ -80,8 +85,39 @@ def test_parses_numbers_as_text(text, number):
     assert cells.numbers[0] == number
 
 
+def test_a_zero_next_to_percentages_is_a_number():
+    assert column_of(["45%", "0", "3.5%"])[0].kind == "number"
+    assert column_of(["45%", "45", "much"])[0].kind == "category"  # words are not compared as numbers
+
+
+def test_rows_with_and_without_percent_signs_are_not_converted():
+    schema = Schema((TableColumn("fat", "number"),))
+    with pytest.raises(
+        TableError, match=r"new\.csv has numbers with and without a percent sign in column 'fat'; write"
+    ):
+        apply_schema(pd.DataFrame({"fat": ["45%", "45", "45"]}), schema, name="new.csv")
+    assert apply_schema(pd.DataFrame({"fat": ["45%", None]}), schema, name="new.csv")["fat"].iloc[0] == 0.45
+
+
 @pytest.mark.parametrize(
-    "text", ["1,234", "3,5", "1_000", "0x1f", "12%", "$5", "1.2.3", "e5", "--1", "1e", "١٢", "nan", "2020-13-01", "a"]
+    "text",
+    [
+        "1,234",
+        "3,5",
+        "1_000",
+        "0x1f",
+        "12,5%",
+        "$12,34",
+        "€1.234",
+        "1.2.3",
+        "e5",
+        "--1",
+        "1e",
+        "١٢",
+        "nan",
+        "2020-13-01",
+        "a",
+    ],
 )
 def test_parses_words(text):
     assert parse_cells(pd.Series([text])).kinds.tolist() == [WORD]
@@ -271,6 +307,16 @@ def test_kind_depends_on_all_rows_of_both_files():
         (["2024-01-01"], ["2024"], ("a date in a.csv", "b.csv has '2024'", "use one format in both files")),
         (["2024-01-01"], ["2024-01-02", "x"], ("a date in a.csv", "b.csv has 'x' in row 2")),
         ([1.0, 2.0], ["a", "b"], ("a number in a.csv", "'a'")),
+        (
+            ["45%", "45"],
+            ["1%"],
+            ("percent sign ('45%' in row 1 of a.csv)", "without it ('45' in row 2 of a.csv); write"),
+        ),
+        (
+            [45.0, 0.5],
+            ["45%"],
+            ("percent sign ('45%' in row 1 of b.csv)", "without it ('45' in row 1 of a.csv)", "--drop"),
+        ),
         (["13/1/2024"], ["1/13/2024"], ("day first ('13/1/2024' in row 1 of a.csv)", "month first", "2024-12-31")),
         (["1/1/2024", "13/1/2024", "1/13/2024"], ["1/2/2024"], ("row 2 of a.csv", "row 3 of a.csv")),
     ],
@@ -320,10 +366,13 @@ def test_detects_times_of_day():
     assert column_of(["2024-01-01", "2024-01-02 00:01"])[0].clock
 
 
-def test_numbers_with_separators_are_words_and_noted():
-    column, notes, _ = column_of([f"{number},50" for number in range(100)])
+def test_rejects_ambiguous_separators_in_numbers():
+    numbers = [*range(100), *(f"{number},500" for number in range(100))]
+    with pytest.raises(TableError, match=r"column 'it' of the first file has numbers such as '0,500' in row 101"):
+        column_of(numbers)
+    column, notes, _ = column_of([*numbers, "unknown"])
     assert column.kind == "text"
-    assert len([note for note in notes if "separators or a decimal comma (such as '0,50')" in note]) == 1
+    assert len([note for note in notes if "separators or a decimal comma (such as '0,500')" in note]) == 1
 
 
 @pytest.mark.parametrize(("mostly", "what"), [("12.5", "number"), ("2024-01-01", "date")])
@@ -423,22 +472,27 @@ def test_similar_notes_are_merged():
 @pytest.mark.parametrize(
     ("first", "second", "found"),
     [
-        (range(100), range(100, 200), True),
-        (range(0, 10_000, 100), range(10_000, 20_000, 100), True),
-        (np.random.default_rng(0).permutation(200)[:100], range(200, 300), True),
-        (np.random.default_rng(0).choice(10**9, 100, replace=False), range(10**9, 10**9 + 100), False),
-        (range(100), range(100), True),  # each file numbers its own rows
-        ([7, *range(99)], [7, *range(99)], False),
-        ([f"p{n:04x}" for n in range(100)], [f"p{n:04x}" for n in range(100)], True),
-        (np.arange(100) + 0.5, np.arange(100, 200) + 0.5, False),
-        ([f"p{n:04x}" for n in range(100)], [f"q{n:04x}" for n in range(100)], True),
-        ([f"note {n}" for n in range(100)], [f"remark {n}" for n in range(100)], False),
-        (range(5), range(5, 10), False),
+        (range(100), range(100, 200), "dropped"),
+        (range(0, 10_000, 100), range(10_000, 20_000, 100), "noted"),  # could be a column by which the files are sorted
+        (np.random.default_rng(0).permutation(200)[:100], range(200, 300), "dropped"),
+        (np.random.default_rng(0).permutation(100)[:50], range(100, 150), "noted"),
+        (np.random.default_rng(0).choice(10**9, 100, replace=False), range(10**9, 10**9 + 100), None),
+        (range(100), range(100), "dropped"),  # each file numbers its own rows
+        ([7, *range(99)], [7, *range(99)], None),
+        ([f"p{n:04x}" for n in range(100)], [f"p{n:04x}" for n in range(100)], "dropped"),
+        (np.arange(100) + 0.5, np.arange(100, 200) + 0.5, None),
+        ([f"p{n:04x}" for n in range(100)], [f"q{n:04x}" for n in range(100)], "dropped"),
+        ([f"CC(=O)OC1=CC=CC={n:04x}" for n in range(100)], [f"CCN1C=NC2={n:09x}" for n in range(100)], "noted"),
+        ([f"note {n}" for n in range(100)], [f"remark {n}" for n in range(100)], None),
+        (range(5), range(5, 10), None),
     ],
 )
-def test_notes_identifiers(first, second, found):
-    _, notes, _ = column_of(list(first), list(second))
-    assert any("--id it" in note for note in notes) == found
+def test_drops_or_notes_identifiers(first, second, found):
+    frames = [pd.DataFrame({"it": list(own), "x": np.arange(len(own)) % 3}) for own in (first, second)]
+    schema, notes = survey(*frames)
+    assert any("--id" in note for note in notes) == (found is not None)
+    assert schema.names == (["x"] if found == "dropped" else ["it", "x"])
+    assert survey(*frames, only=["it", "x"])[0].names == ["it", "x"]
 
 
 # ----------------------------------------------------------------------------------------------------------- columns

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from helpers.plain import plain_classifier
 from helpers.processes import Program
 from uulearn.exceptions import CheckpointError
+from uulearn.selection.trials import FoldStore
 from uulearn.storage import load_tree, save_tree, write_atomically
-from uulearn.training.checkpoint import CHECKPOINT_NAME, stored_seed
+from uulearn.training.checkpoint import CHECKPOINT_NAME, Checkpoint, stored_seed
 
 RUN = """
     import sys, numpy as np, torch
@@ -314,18 +315,24 @@ def test_rejects_checkpoint_of_other_data(tmp_path, gaussians):
         fit(tmp_path, gaussians | {"X0": gaussians["X0"] + 0.1})
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b)])
+def flip_bit(content):
+    """Change a weight slightly, which only a checksum detects."""
+    return content[:-21] + bytes([content[-21] ^ 1]) + content[-20:]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-20], lambda b: b"", lambda b: b"\xff" * len(b), flip_bit])
 def test_rejects_damaged_checkpoints(tmp_path, gaussians, damage):
     fit(tmp_path, gaussians)
     path = tmp_path / CHECKPOINT_NAME
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"damaged.*Delete it"):
+    with pytest.raises(CheckpointError, match=r"damaged.*Delete the file"):
         fit(tmp_path, gaussians)
 
 
-def test_rejects_newer_checkpoint_format(tmp_path, gaussians):
-    save_tree(tmp_path / CHECKPOINT_NAME, {"format": 99})
-    with pytest.raises(CheckpointError, match="format 99"):
+@pytest.mark.parametrize("other", [2, 99])
+def test_rejects_other_checkpoint_formats(other, tmp_path, gaussians):
+    save_tree(tmp_path / CHECKPOINT_NAME, {"format": other})
+    with pytest.raises(CheckpointError, match=f"checkpoint format {other}, but this version reads 3"):
         fit(tmp_path, gaussians)
 
 
@@ -352,6 +359,17 @@ def test_trees_round_trip_exactly(tmp_path):
         assert one.dtype == other.dtype
         assert torch.equal(one, other)
     assert back[3][2]["empty"].shape == (0, 3)
+
+
+def test_files_without_checksum_were_written_by_another_version(tmp_path):
+    save_file({}, tmp_path / CHECKPOINT_NAME, metadata={"tree": '{"dict": [["format", 1]]}'})
+    store = FoldStore(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes((tmp_path / CHECKPOINT_NAME).read_bytes())
+    expected = r"was written by another version of uulearn \(it has no checksum\); finish the run with that version"
+    with pytest.raises(CheckpointError, match=rf"{expected}.*Delete the file to train from the start"):
+        Checkpoint(tmp_path).read()
+    with pytest.raises(CheckpointError, match=rf"{expected}.*Delete the file to train this model again"):
+        store.get("model", None, ())
 
 
 def test_failed_write_keeps_old_file_and_leaves_no_temporary_files(tmp_path):

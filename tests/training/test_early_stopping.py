@@ -18,7 +18,7 @@ from uulearn.data.rows import PickedRows
 from uulearn.metrics import uu_accuracy
 from uulearn.risk import uu_coefficients
 from uulearn.training.batched import Run
-from uulearn.training.early_stopping import BestEpoch, CrossedEpochs
+from uulearn.training.early_stopping import EPOCH_PARTS, BestEpoch, CrossedEpochs
 
 # -------------------------------------------------------------------------------------------------------- held-out rows
 
@@ -188,7 +188,7 @@ def test_each_part_is_scored_at_the_best_epoch_of_the_others(seed, n0, n1, smoot
     found, magnitude = crossed.cross(scores[-1:])[0].numpy(), scores.abs().mean(1).numpy()
     for part in np.unique(parts):
         others = parts != part
-        errors = [1 - uu_accuracy(own[others], sets[others], (0.7, 0.2), 0.4).value for own in scores.numpy()]
+        errors = [1 - uu_accuracy(own[others], sets[others], (0.7, 0.2), 0.4).unclipped for own in scores.numpy()]
         recorded = torch.stack(crossed.errors)[:, 0, part].numpy()
         np.testing.assert_allclose(recorded, errors, atol=1e-12)
         best = BestEpoch(smoothing, None)
@@ -196,6 +196,49 @@ def test_each_part_is_scored_at_the_best_epoch_of_the_others(seed, n0, n1, smoot
             best.update(error)
         expected = scores[best.epoch - 1].numpy() * magnitude[-1] / magnitude[best.epoch - 1]
         np.testing.assert_allclose(found[~others], expected[~others], rtol=1e-5, atol=1e-6)
+
+
+@given(st.integers(0, 1000), st.integers(2, 40), st.integers(2, 40), st.integers(1, 3))
+def test_crossed_scores_equal_those_of_all_stored_epochs(seed, n0, n1, smoothing):
+    """The reference keeps the scores of all rows for each part, and weights every row separately."""
+    rng = np.random.default_rng(seed)
+    scores = torch.from_numpy(rng.normal(size=(8, 3, n0 + n1)).astype(np.float32))
+    running = [[bool(epoch < end) for end in (8, 5, 0)] for epoch in range(8)]  # the last run never improves
+    known = [uu_coefficients(priors, 0.4) for priors in ((0.7, 0.2), (0.2, 0.9), (0.6, 0.5))]
+    crossed = CrossedEpochs((n0, n1), known, [seed, seed + 1, seed + 2], smoothing)
+    for own, active in zip(scores, running, strict=True):
+        crossed.update(own, active)
+
+    sets = torch.repeat_interleave(torch.arange(2), torch.tensor([n0, n1]))
+    others = (crossed.parts[:, None] != torch.arange(EPOCH_PARTS)[:, None]).double()
+    sizes = torch.stack([others[..., sets == which].sum(2) for which in (0, 1)], 2)
+    slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in known], dtype=torch.float64)
+    weights = others * (slopes[:, None] / sizes)[..., sets]
+    constants = torch.tensor([[a - c] for a, _, c, _ in known], dtype=torch.float64)
+    stored = torch.full((EPOCH_PARTS, 3, n0 + n1), torch.nan)
+    best = {place: BestEpoch(smoothing, None) for place in np.ndindex(3, EPOCH_PARTS)}
+    for own, active, errors in zip(scores, running, crossed.errors, strict=True):
+        weighted = constants + torch.einsum("rn,rpn->rp", (own > 0).double(), weights)
+        torch.testing.assert_close(errors, weighted, rtol=0, atol=1e-12)
+        for (run, part), error in np.ndenumerate(errors.numpy()):  # rounding may decide between equal epochs
+            if active[run] and best[run, part].update(float(error)):
+                stored[part, run] = own[run]
+    scale = scores[-1].abs().mean(1, keepdim=True) / stored.abs().mean(2, keepdim=True)
+    expected = torch.where(scale.isfinite(), stored * scale, scores[-1]).gather(0, crossed.parts[None])[0]
+    assert torch.equal(crossed.cross(scores[-1]), expected)
+    assert torch.equal(expected[2], scores[-1, 2])
+
+
+def test_crossed_epochs_store_one_score_per_row():
+    crossed = CrossedEpochs((600, 400), [uu_coefficients((0.8, 0.2), 0.5)] * 2, [0, 1], 1)
+    crossed.update(torch.randn(2, 1000, generator=torch.Generator().manual_seed(0)), [True, True])
+    tensors = [value for value in vars(crossed).values() if isinstance(value, torch.Tensor)]
+    assert sum(value.nbytes for value in tensors) < 2 * 1000 * (4 + 8) + 1000  # a float32 score and an int64 part
+    state = crossed.state_dict()
+    assert {name: tuple(state[name].shape) for name in ("own", "magnitude")} == {
+        "own": (2, 1000),
+        "magnitude": (2, EPOCH_PARTS),
+    }
 
 
 def test_runs_that_have_stopped_are_not_updated():

@@ -301,7 +301,7 @@ def test_average_follows_replaced_buffers_and_copies_counters():
     [
         ({"optimizer_params": {"speed": 3}}, "correct optimizer_params"),
         ({"optimizer": lambda p: "fast"}, "must return a torch optimizer"),
-        ({"optimizer": lambda p: torch.optim.SGD(p, lr=1), "weight_decay": 0.1}, "set it in the factory"),
+        ({"optimizer": lambda p: torch.optim.SGD(p, lr=1), "weight_decay": 0.1}, "set it there"),
     ],
 )
 def test_rejects_invalid_optimizers(options, text):

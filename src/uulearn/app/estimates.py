@@ -18,6 +18,7 @@ from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
 from uulearn.selection.figures import LETTERS
+from uulearn.tabular.schema import TableColumn
 
 SHOWN_TARGET_PRIORS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 """Target priors at which the accuracy is estimated."""
@@ -33,14 +34,19 @@ Priors = tuple[float, float]
 
 
 def evaluation_facts(
-    rows: EvaluationRows, groups: Mapping[str, Sequence[int]] | None, set_priors: Priors, target_prior: float, seed: int
+    rows: EvaluationRows,
+    groups: Mapping[str, Sequence[int]] | None,
+    columns: Sequence[TableColumn],
+    set_priors: Priors,
+    target_prior: float,
+    seed: int,
 ) -> dict[str, Any]:
     """Estimate facts about the classifier from the evaluation rows, as fields of `FitFacts`.
 
     The facts are column importance (``groups`` maps columns to features), accuracy and rates, separation of the sets,
     accuracy at other target priors and the score histogram. A violated mixture assumption raises a warning.
     """
-    importance = None if groups is None else column_importance(rows, groups, set_priors, target_prior, seed)
+    importance = None if groups is None else column_importance(rows, groups, columns, set_priors, target_prior, seed)
     scores, sets = rows.scores, rows.sets
     mixture = check_mixture(scores, sets, set_priors)
     if mixture.reason is not None:
@@ -65,17 +71,24 @@ def evaluation_facts(
 
 
 def column_importance(
-    rows: EvaluationRows, groups: Mapping[str, Sequence[int]], set_priors: Priors, target_prior: float, seed: int
+    rows: EvaluationRows,
+    groups: Mapping[str, Sequence[int]],
+    columns: Sequence[TableColumn],
+    set_priors: Priors,
+    target_prior: float,
+    seed: int,
 ) -> tuple[ColumnImportance, ...]:
     """Return the estimated loss of accuracy if a column is shuffled across both sets, largest loss first.
 
     ``groups`` maps each column to its features. Rows are shuffled within a fold, because rows of different folds are
-    scored by different models.
+    scored by different models. The direction of a number, boolean or date is its correlation with the score; of a
+    category, the value with the highest mean score is returned.
     """
+    described = {column.name: column for column in columns}
     rng = np.random.default_rng([seed, 6])
     X, folds = rows.sample, rows.sample_folds
     unshuffled = rows.score(X, folds)
-    found = []
+    found, drops = [], []
     for column in list(groups)[:MAX_SHUFFLED_COLUMNS]:
         features = np.array(groups[column], dtype=np.int64)
         if not len(features):
@@ -86,8 +99,16 @@ def column_importance(
             shuffled[np.ix_(own, features)] = X[np.ix_(rng.permutation(own), features)]
         score = rows.score(shuffled, folds)
         lost = uu_accuracy_difference(unshuffled, score, rows.sample_sets, set_priors, target_prior)
-        found.append(ColumnImportance(column, lost.value, lost.standard_error))
-    return tuple(sorted(found, key=lambda entry: -entry.drop))
+        direction, highest, values = None, None, described[column].values
+        if described[column].kind in ("number", "boolean", "date"):
+            main = X[:, features[0]]  # increases with the value; other features mark missing values or times
+            direction = float(np.corrcoef(main, unshuffled)[0, 1]) if main.std() * unshuffled.std() > 0 else 0.0
+        elif values:
+            chosen = [unshuffled[X[:, feature] > 0] for feature in features[: len(values)]]
+            highest = values[int(np.argmax([own.mean() if len(own) else -np.inf for own in chosen]))]
+        found.append(ColumnImportance(column, lost.value, lost.standard_error, direction, highest))
+        drops.append(lost.unclipped)
+    return tuple(found[place] for place in np.argsort(-np.array(drops), kind="stable"))
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:

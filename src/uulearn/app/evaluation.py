@@ -57,12 +57,13 @@ def evaluate_labels(
 ) -> LabeledEvaluation:
     """Evaluate a model on labeled rows, at the class prior of these rows or at ``target_prior``."""
     model = model.with_target_prior(target_prior)
-    found, labels, missing = [], list[NDArray[np.int64]](), 0
+    found, labels, missing, seen = [], list[NDArray[np.int64]](), 0, set[str]()
     for frame, scored in score_chunks(model, rows, required=column, sheet=sheet):
         words = [
             _to_word(value) if known else "" for value, known in zip(frame[column], frame[column].notna(), strict=True)
         ]
         missing += words.count("")
+        seen |= set(words) if len(seen) < 3 else set()
         found.append(scored)
         labels.append(read_labels([word for word in words if word], positive, column))
     if missing:
@@ -71,6 +72,12 @@ def evaluate_labels(
             "marker such as NA); remove the rows, or add the labels."
         )
     y = np.concatenate(labels)
+    if y.all() or not y.any():
+        wanted = "1, true or yes" if positive is None else repr(positive)
+        raise TableError(
+            f"{'every' if y.any() else 'no'} row has the label {wanted}: column {column!r} contains "
+            f"{', '.join(map(repr, sorted(seen)[:3]))}; pass rows of both classes, or another label as --positive."
+        )
     score, probability, predicted = map(np.concatenate, zip(*found, strict=True))
     cells = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
     return LabeledEvaluation(

@@ -87,6 +87,10 @@ class ColumnImportance:
     column: str
     drop: float
     standard_error: float
+    direction: float | None = None
+    """Correlation of the column with the score, from −1 to 1; None for categories and text."""
+    highest: str | None = None
+    """The value of a category with the highest mean score."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,8 @@ class FitFacts:
     configuration: Mapping[str, Any]
     commands: Mapping[str, str] = field(default_factory=dict)
     """Commands to run next: ``predict``, ``report``, ``evaluate``, ``repeat``."""
+    error_scale: float = 1.0
+    """Factor by which the standard errors of ``evaluation`` were multiplied; see `OutOfFoldCorrection`."""
 
     @property
     def set_priors(self) -> tuple[float, float]:

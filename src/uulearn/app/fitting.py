@@ -113,6 +113,8 @@ def read_and_encode(
         if reasons := [leak.reason for leak in prepared.leaking_columns]:
             if not settings.allow_leakage:
                 options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
+                if prepared.encoder and 2 * len(reasons) > len(prepared.encoder.schema.columns) > 1:
+                    reasons.insert(0, "Check the class priors: most columns differ by more than they allow.")
                 raise TableError(
                     f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
                 )
@@ -222,7 +224,8 @@ def collect_facts(
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
-    groups = None if prepared.encoder is None else prepared.encoder.feature_groups()
+    encoder = prepared.encoder
+    groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema.columns)
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
         for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
@@ -235,8 +238,9 @@ def collect_facts(
         "prior_intervals": None if estimate is None else tuple(map(tuple, estimate.intervals)),
         "row_use": rows.row_use,
         "out_of_fold": rows.out_of_fold,
+        "error_scale": 1.0 if rows.correction is None else rows.correction.error_scale,
         "device": trained.device,
-        **evaluation_facts(rows, groups, priors, target, settings.seed),
+        **evaluation_facts(rows, groups, columns, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }
 

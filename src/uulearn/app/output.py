@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import shlex
 import shutil
@@ -21,8 +22,9 @@ from uulearn.app.fitting import fit_files
 from uulearn.app.settings import FitSettings, read_settings
 from uulearn.app.summary import format_model_card
 from uulearn.estimator.model_directory import MANIFEST, could_be_model
-from uulearn.exceptions import CheckpointError
+from uulearn.exceptions import CheckpointError, OtherRunError
 from uulearn.io.writing import cannot_be_written
+from uulearn.storage import file_lock
 from uulearn.training.progress import ProgressCallback, no_progress
 from uulearn.training.workers import RANK, Workers, join_workers
 
@@ -51,9 +53,15 @@ class OutputFolder:
         """Folder that contains the checkpoints of an earlier interrupted fit until the new fit is complete."""
         return self.unfinished.with_name(f"{self.unfinished.name}.old")
 
-    def prepare(self, resume: bool) -> str | None:
-        """Check that the model can be written and move checkpoints of an earlier fit; return a note for the user."""
+    def prepare(self, resume: bool, stack: contextlib.ExitStack) -> str | None:
+        """Check that the model can be written and move checkpoints of an earlier fit; return a note for the user.
+
+        Until the stack is closed, another fit with the same output folder is refused.
+        """
         self._check()
+        lock = self.unfinished.with_name(f".{self.place.name}.lock")
+        busy = f"another fit is writing to {self.out}; wait until it has finished, or pass another --out"
+        stack.enter_context(file_lock(lock, busy, seconds=0))
         note = None
         if self._manifest() is not None:
             note = f"{self.out} contains a model that this fit will replace; pass another --out to keep it."
@@ -124,6 +132,13 @@ class OutputFolder:
             if self._manifest() != before:
                 result = f"the model was already written to {self.out}"
             raise KeyboardInterrupt(result) from None
+        except OtherRunError as error:
+            if not resumed:
+                raise
+            raise ValueError(
+                f"the unfinished fit of {self.out} used other rows or settings, such as class priors; repeat its "
+                "command with --resume, or remove --resume to train from the start."
+            ) from error
         except (OSError, CheckpointError) as error:
             cause = find_os_error(error)
             if cause is None or isinstance(cause, BrokenPipeError):
@@ -182,11 +197,17 @@ class FitRun:
         return facts
 
 
-def start_fit(config: Path | None, given: Mapping[str, Any], out: Path, resume: bool) -> FitRun:
-    """Check the output folder and the settings (from a configuration file and the command line) of a fit."""
+def start_fit(
+    config: Path | None, given: Mapping[str, Any], out: Path, resume: bool, stack: contextlib.ExitStack
+) -> FitRun:
+    """Check the output folder and the settings (from a configuration file and the command line) of a fit.
+
+    The output folder is reserved for this fit until the stack is closed.
+    """
     settings = FitSettings.merge({} if config is None else read_settings(config), given)
     folder, workers = OutputFolder.at(out), join_fit_workers(settings)
-    note = folder.prepare(resume) if workers is None else workers.run_on_first(lambda: folder.prepare(resume))
+    prepare = functools.partial(folder.prepare, resume, stack)
+    note = prepare() if workers is None else workers.run_on_first(prepare)
     return FitRun(settings, folder, resume, note, workers)
 
 

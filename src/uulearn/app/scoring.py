@@ -14,12 +14,13 @@ from uulearn.app.settings import RESULT_COLUMNS
 from uulearn.data.inputs import LARGEST_INPUT
 from uulearn.estimator import UUClassifier
 from uulearn.exceptions import TableError
+from uulearn.io.arrow import refuse_ambiguous
 from uulearn.io.formats import STANDARD, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 from uulearn.io.writing import TableWriter
 from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema, base_folder, open_rows
-from uulearn.tabular.schema import check_has_columns, quote_value
+from uulearn.tabular.schema import Schema, check_has_columns, quote_value
 
 ARRAY_CHUNK_BYTES = 2**27
 """Maximum size of an array chunk in bytes; if rows are large, a chunk has fewer than CHUNK_ROWS rows."""
@@ -55,7 +56,7 @@ def score_file(
     else:
         frames = (_with_results(pd.DataFrame(), scored) for scored in _score_numbers(model, rows, format, sheet))
     count = 0
-    with TableWriter(out, float_format="%.6g") as writer:
+    with TableWriter(out, float_format="%.6g", escape_formulas=True) as writer:
         for frame in frames:
             writer.write(frame)
             count += len(frame)
@@ -90,6 +91,9 @@ def score_chunks(
             raise TableError(f"{reader.name} has no column {required!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:
             rows += len(frame)
+            if isinstance(model.schema, Schema):
+                numbers = (column.name for column in model.schema.columns if column.kind == "number")
+                refuse_ambiguous(reader.name, reader.ambiguous, numbers)
             yield frame, model.score(frame, name=reader.place, folder=base_folder(path))
         if not rows:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
@@ -120,6 +124,7 @@ def _table_blocks(
         columns = _select_columns(reader, names, width)
         for frame in reader:
             count += len(frame)
+            refuse_ambiguous(reader.name, reader.ambiguous, columns)
             yield np.column_stack([_numbers(frame[column], reader.place) for column in columns])
         if not count:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import filecmp
 import inspect
 import json
 import os
@@ -104,9 +105,11 @@ class FitSettings:
 
 
 def check_different_files(first: str, second: str) -> None:
-    """Raise an error if both paths lead to the same file, because identical sets say nothing about the classes."""
+    """Raise an error for the same file or a copy of it, because identical sets say nothing about the classes."""
     if first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second)):
         raise ValueError(f"{first} and {second} are the same file; pass two different files, one for each set.")
+    if os.path.isfile(first) and os.path.isfile(second) and filecmp.cmp(first, second, shallow=False):
+        raise ValueError(f"{first} and {second} have the same content; pass two different files, one for each set.")
 
 
 def read_settings(path: Path) -> dict[str, Any]:

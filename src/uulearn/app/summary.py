@@ -1,11 +1,12 @@
 """Format the facts of a fit: the last lines of ``uulearn fit``, and the model card (README.md)."""
 
 from pathlib import Path
+from statistics import NormalDist
 from textwrap import fill
 
 from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
-from uulearn.metrics.estimates import two_sided_quantile
+from uulearn.io.formats import printable
 from uulearn.theory.planning import anticipated_spread
 
 TERMINAL_WIDTH = 100
@@ -18,6 +19,10 @@ PLANNED_HALF_WIDTH = 0.05
 CARD_COLUMNS = 50
 """Maximum number of column names in a model card, because a table may have thousands of columns."""
 CARD_UNUSED_COLUMNS = 100
+CARD_NAME_WIDTH = 200
+"""Maximum length of a name in a model card, in characters."""
+MARKUP = frozenset("&<>`[]|!*\\")
+"""Characters that are replaced in a text of the model card, because they can start markup or a link."""
 
 
 def format_summary(facts: FitFacts, out: Path) -> str:
@@ -47,11 +52,11 @@ def describe_shortage(facts: FitFacts) -> str | None:
     """Return a warning with the number of rows needed if the interval is too wide, otherwise None."""
     accuracy = facts.evaluation.accuracy
     low, high = accuracy.interval  # clipped, so it can be narrow although the estimate is not precise
-    half_width = max((high - low) / 2, two_sided_quantile(accuracy.confidence) * accuracy.standard_error)
+    half_width = max((high - low) / 2, NormalDist().inv_cdf(0.5 + accuracy.confidence / 2) * accuracy.standard_error)
     if not 2 * half_width > WIDE_INTERVAL:
         return None
     pi = facts.target_prior
-    needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH, 0.5).set0
+    needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH / facts.error_scale, 0.5).set0
     which = "rows" if facts.out_of_fold else "held-out rows"
     priors = " ".join(f"{share:g}" for share in facts.set_priors)
     return (
@@ -93,8 +98,8 @@ def _basis(facts: FitFacts) -> str:
 def format_model_card(facts: FitFacts) -> str:
     """Format the model card as Markdown: data, accuracy, columns, warnings and commands."""
     used = [column.name for column in facts.columns if column.used]
-    unused = [f"- `{column.name}`: {column.reason}" for column in facts.columns if not column.used]
-    names = ", ".join(f"`{name}`" for name in used[:CARD_COLUMNS]) + (" …" if len(used) > CARD_COLUMNS else "")
+    unused = [f"- {_code(column.name)}: {_plain(column.reason or '')}" for column in facts.columns if not column.used]
+    names = ", ".join(map(_code, used[:CARD_COLUMNS])) + (" …" if len(used) > CARD_COLUMNS else "")
     source = "estimated from the rows" if facts.prior_intervals is not None else "given by the user"
     parts = [
         "# Classifier trained from two unlabeled files",
@@ -102,20 +107,21 @@ def format_model_card(facts: FitFacts) -> str:
         _rows(
             "| file | rows | class prior (fraction of positives) |",
             "|---|---|---|",
-            *(f"| `{entry.name}` | {entry.rows:,} | {prior(entry.prior)} |" for entry in facts.sets),
+            *(f"| {_code(entry.name)} | {entry.rows:,} | {prior(entry.prior)} |" for entry in facts.sets),
         ),
         f"The class priors were {source}. The model is intended for a population in which {prior(facts.target_prior)} "
         "of the rows are positive (the target prior).",
         "## Accuracy",
+        *([] if (shortage := describe_shortage(facts)) is None else [f"**{shortage}**"]),
         f"Accuracy {accuracy_range(facts.evaluation.accuracy)} ({_basis(facts)}). The estimate holds if the class "
-        "priors are correct and the two files differ only in their class priors.",
+        f"priors are correct and the two files differ only in their class priors. {describe_verdict(facts)}",
         "## Columns",
         f"{len(used)} used: {names}.",
         *(["Not used:", _rows(*unused[:CARD_UNUSED_COLUMNS])] if unused else []),
         "## Warnings",
-        _rows(*(f"- {warning.message}" for warning in facts.warnings)) or "No warnings.",
+        _rows(*(f"- {_plain(warning.message)}" for warning in facts.warnings)) or "No warnings.",
         "## Use",
-        _rows("```console", *(f"$ {command}" for command in facts.commands.values()), "```"),
+        _rows("```console", *(f"$ {printable(command)}" for command in facts.commands.values()), "```"),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -124,9 +130,27 @@ def _rows(*lines: str) -> str:
     return "\n".join(lines)
 
 
+def _code(name: str) -> str:
+    """Format a name from a file as code; a name that would end the code or the cell of a table is escaped."""
+    shown = printable(name).strip()
+    if len(shown) > CARD_NAME_WIDTH:
+        shown = f"{shown[:CARD_NAME_WIDTH]}…"
+    return _plain(shown) if not shown or "`" in shown or "|" in shown else f"`{shown}`"
+
+
+def _plain(text: str) -> str:
+    """Escape a text that may quote names from files, so that Markdown and HTML show it as it is."""
+    return "".join(f"&#{ord(letter)};" if letter in MARKUP else letter for letter in printable(text))
+
+
 def _line(label: str, text: str) -> str:
-    return f"{label:<{LABEL_WIDTH}}{text}"
+    return f"{label:<{LABEL_WIDTH}}{printable(text)}"
 
 
 def _wrapped(label: str, text: str) -> str:
-    return fill(text, TERMINAL_WIDTH, initial_indent=_line(label, ""), subsequent_indent=" " * LABEL_WIDTH)
+    return fill(
+        printable(" ".join(text.splitlines())),
+        TERMINAL_WIDTH,
+        initial_indent=_line(label, ""),
+        subsequent_indent=" " * LABEL_WIDTH,
+    )

@@ -39,6 +39,9 @@ COMMANDS_AND_EXAMPLES = (
 """The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")
 """Commands whose ``--set-priors`` accepts two numbers or one word; Click does not support this."""
+ONE_FRACTION = ("--target-prior", "--accuracy", "--half-width", "--delta", "--hold-out")
+N_FRACTIONS = {"--set-priors": 2} | dict.fromkeys(ONE_FRACTION, 1)
+"""Options that take fractions, and the number of their values."""
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """Base class of errors in the arguments, which Typer does not export."""
 EXIT_BAD_INPUT = 2
@@ -55,11 +58,11 @@ class CommandGroup(typer.core.TyperGroup):
     """Command group that accepts ``--set-priors 0.8 0.2`` as one value and reports interrupts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reject class priors in percent, and join the two numbers after ``--set-priors``."""
-        n_priors = {"--set-priors": 2, "--target-prior": 1}
-        args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(tuple(n_priors)) else [arg])]
+        """Reject fractions in percent, and join the two numbers after ``--set-priors``."""
+        names = tuple(N_FRACTIONS)
+        args = [word for arg in args for word in (arg.split("=", 1) if arg.startswith(names) else [arg])]
         for place, word in enumerate(args, 1):
-            check_not_percentages(word, args[place : place + n_priors.get(word, 0)])
+            check_not_percentages(word, args[place : place + N_FRACTIONS.get(word, 0)])
         command = next((word for word in args if not word.startswith("-")), None)
         if command in PRIORS_OR_AUTO and "--set-priors" in args:
             place = args.index("--set-priors") + 1

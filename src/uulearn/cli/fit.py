@@ -1,5 +1,6 @@
 """``uulearn fit``: train a model from two files."""
 
+import contextlib
 import json
 import shlex
 import sys
@@ -94,12 +95,14 @@ def fit(
     from uulearn.cli import is_first_process
     from uulearn.cli.distributed import exit_together
     from uulearn.cli.progress import FitProgress, progress_output
+    from uulearn.io.formats import printable
 
     command = shlex.join(["uulearn", *sys.argv[1:]])
-    with exit_together(out), FitProgress(progress_output(as_json or not is_first_process())) as progress:
-        run = start_fit(config, given, out, resume)
+    output = progress_output(as_json or not is_first_process())
+    with exit_together(out), contextlib.ExitStack() as stack, FitProgress(output) as progress:
+        run = start_fit(config, given, out, resume, stack)
         if run.note is not None:
-            typer.echo(run.note, err=True)
+            typer.echo(printable(run.note), err=True)
         if on_ray and workers is not None:
             from uulearn.engines.ray_training import fit_on_ray
 

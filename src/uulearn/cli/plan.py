@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from uulearn.cli.options import AsJson, option
+from uulearn.cli.options import AsJson, flag, option
 from uulearn.defaults import TARGET_PRIOR
 
 if TYPE_CHECKING:
@@ -26,16 +26,18 @@ def plan(
         tuple[int, int] | None, option("N N′", "Number of held-out rows of set 0 and set 1, to print their precision.")
     ] = None,
     delta: Annotated[float, option("P", "Error probability; 0.05 means 95% intervals.")] = 0.05,
+    details: Annotated[bool, flag("Also show unequal sizes and guaranteed bounds.", "--details")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Calculate the number of rows needed to estimate the accuracy without labels."""
     from uulearn.theory.planning import plan_rows
 
     found = plan_rows(set_priors, target_prior, accuracy=accuracy, half_width=half_width, sizes=sizes, delta=delta)
-    typer.echo(json.dumps(_to_json(found), indent=2) if as_json else render(found, given=sizes is not None))
+    text = json.dumps(_to_json(found), indent=2) if as_json else render(found, given=sizes is not None, details=details)
+    typer.echo(text)
 
 
-def render(plan: RowPlan, *, given: bool) -> str:
+def render(plan: RowPlan, *, given: bool, details: bool) -> str:
     """Format the plan as text; ``given`` is True if the user passed sizes."""
     theta, theta_prime = map(_percent, plan.set_priors)
     assumed = [
@@ -45,10 +47,10 @@ def render(plan: RowPlan, *, given: bool) -> str:
     blocks = [
         assumed,
         _precision_block(plan) if given else [],
-        _rows_block(plan),
+        _rows_block(plan, details),
         _distance_block(plan),
-        _guarantee_block(plan, plan.precision),
-        [_next_step(plan, given)],
+        _guarantee_block(plan, plan.precision) if details else [],
+        [_ensemble_line(), _next_step(plan, given)],
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -75,9 +77,12 @@ def _precision_block(plan: RowPlan) -> list[str]:
     return lines
 
 
-def _rows_block(plan: RowPlan) -> list[str]:
+def _rows_block(plan: RowPlan, details: bool) -> list[str]:
+    heading = f"Held-out rows to estimate the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)"
+    if not details:
+        return [heading, _line("sets of equal size", f"{plan.equal.set0:,} rows per set")]
     lines = [
-        f"Held-out rows to estimate the accuracy within ±{_points(plan.half_width)} ({_level(plan)} interval)",
+        heading,
         _line("set 0 : set 1", f"{'set 0':>14}{'set 1':>14}{'total':>14}{'against best':>15}"),
     ]
     # The small constant makes equal costs round to the same digits.
@@ -91,7 +96,7 @@ def _distance_block(plan: RowPlan) -> list[str]:
 
     effect = f"effect of an error of {PRIOR_ERROR:g} in one prior"
     lines = [
-        "If the priors are closer, more rows are needed (equal sizes), and a wrong prior has a larger effect",
+        "Closer priors need more rows (equal sizes), and a wrong prior has a larger effect",
         _line("priors", f"{'rows per set':>14}{effect:>46}"),
     ]
     for distance in plan.distances:
@@ -119,9 +124,15 @@ def _guarantee(half_width: float, source: str) -> str:
 def _next_step(plan: RowPlan, given: bool) -> str:
     reached = plan.precision.half_width
     if given and reached > plan.half_width:
-        return f"next: hold out more rows ({plan.equal.set0:,} per set are enough), or accept ±{_points(reached)}"
-    each = "these rows" if given else f"{plan.equal.set0:,} rows per set"
-    return f"next: hold out {each}, and estimate the accuracy on them with UUClassifier.score(X, sets)"
+        return f"next: collect more rows ({plan.equal.set0:,} per set are enough), or accept ±{_points(reached)}"
+    return f"next: {'these rows are enough' if given else f'collect {plan.equal.set0:,} rows per set'}"
+
+
+def _ensemble_line() -> str:
+    from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
+
+    more = f"{SELECTION_ERROR_SCALE**2:.3g} times as many"
+    return f"A default ensemble (linear, mlp) needs {more} rows for this width."
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:

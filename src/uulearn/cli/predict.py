@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option, uses_ray
-from uulearn.io.formats import STANDARD
+from uulearn.io.formats import STANDARD, printable
 
 
 def predict(
@@ -44,9 +44,9 @@ def predict(
         )
         unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
     for note in describe_unfamiliar(unfamiliar):
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {printable(note)}", file=sys.stderr)
     if out != STANDARD:  # on standard error, because standard output may contain the scores
-        print(f"{count:,} rows scored, written to {Path(out)}", file=sys.stderr)
+        print(f"{count:,} rows scored, written to {printable(str(Path(out)))}", file=sys.stderr)
 
 
 def _check_paths(rows: str, out: str) -> None:

@@ -46,8 +46,10 @@ def priors(
 
 def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int) -> str:
     """Format the estimate as text."""
+    from uulearn.io.formats import printable
+
     level = f"{100 * estimate.confidence:g}%"
-    names = [f"set {which}  {path.name}" for which, path in enumerate(paths)]
+    names = [f"set {which}  {printable(path.name)}" for which, path in enumerate(paths)]
     width = max(len(name) for name in names)
     lines = [f"{'':{width}}  {'rows':>9}  {'positive':>9}  {level} interval"]
     for name, rows, prior, (low, high) in zip(

@@ -14,6 +14,7 @@ def report(
 ) -> None:
     """Write an HTML report with the estimated accuracy, the training history and warnings."""
     from uulearn.app.model import TableModel
+    from uulearn.io.formats import printable
     from uulearn.io.writing import explained
     from uulearn.report import write_report
 
@@ -21,4 +22,4 @@ def report(
     path = out or model / "report.html"
     with explained(path):
         write_report(path, loaded.facts, loaded.classifier.history_)
-    typer.echo(f"report written to {path}")
+    typer.echo(f"report written to {printable(str(path))}")

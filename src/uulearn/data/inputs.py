@@ -145,7 +145,7 @@ def _read(X: Any, any_shape: bool, name: str) -> Rows:
         rows: Rows = _from_tensor(X, any_shape, name)
     else:
         array = _as_numbers(X, any_shape, name)
-        rows = SparseRows(array) if sparse.issparse(array) else DenseRows(_as_tensor(array))
+        rows = SparseRows(_as_torch_type(array)) if sparse.issparse(array) else DenseRows(_as_tensor(array))
     _check_values(rows, name, _column_names(X))
     return rows
 
@@ -268,6 +268,10 @@ def _as_numbers(X: Any, any_shape: bool, name: str) -> Any:
                     "example with sklearn.preprocessing.OneHotEncoder, or drop the column."
                 ) from error
         raise
+
+
+def _as_torch_type(matrix: Any) -> Any:
+    return matrix if matrix.dtype in TORCH_TYPES and matrix.dtype.isnative else matrix.astype(np.float64)
 
 
 def _as_tensor(array: Any) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 PORT = 6379
 """Default port of the head node."""
-CONNECT_SECONDS = 2.5
+CONNECT_SECONDS = 4.5
 """Timeout of the connection test, including the name lookup."""
 HEADERS, STATUS_200 = 1, 0x88  # HTTP/2: type of a frame, and the header "status 200"
 GRPC_REQUEST = (
@@ -93,21 +93,25 @@ def full_address(address: str) -> str:
 
 def check_address(address: str | None) -> None:
     """Raise ValueError if no Ray cluster (without TLS) answers within seconds; ``ray.init`` would retry for minutes."""
-    place = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
-    if place is None or (place := full_address(place)) == "auto" or os.environ.get("RAY_USE_TLS", "0") != "0":
+    given = os.environ.get("RAY_ADDRESS", "") if address == "auto" else ""
+    given = "" if given == "local" else given
+    place = "auto" if address is None else full_address(given or address)
+    if place == "auto" or os.environ.get("RAY_USE_TLS", "0") != "0":
         return
     found: list[bool] = []
     test = threading.Thread(target=lambda: found.append(_is_grpc_server(place)), daemon=True)
     test.start()
     test.join(CONNECT_SECONDS)  # a name lookup has no timeout of its own
     if not any(found):
-        raise ValueError(CANNOT_CONNECT.format(place))
+        raise ValueError(CANNOT_CONNECT.format(f"{place} (from RAY_ADDRESS)" if given else place))
 
 
 def _is_grpc_server(address: str) -> bool:
     """Return whether a gRPC server, such as the head node of a Ray cluster, answers; a proxy returns an error."""
     host, _, port = address.rpartition(":")
-    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+    target = (host.removeprefix("[").removesuffix("]"), int(port))
+    errors = (OSError, ValueError, OverflowError)  # the last two: a host name or port that cannot exist
+    with contextlib.suppress(*errors), socket.create_connection(target, CONNECT_SECONDS) as connection:
         connection.sendall(GRPC_REQUEST)
         with connection.makefile("rb") as answer:
             while len(frame := answer.read(9)) == 9:

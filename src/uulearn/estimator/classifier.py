@@ -121,8 +121,9 @@ class UUClassifier(TrainedClassifier):
     set_sizes_, held_out_sizes_ : (int, int)
         Number of training rows and number of held-out rows in each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
-        Metrics of an ensemble, estimated without labels; each row is scored by the model that was not trained on it.
-        After self-training, each half of the rows is scored by an ensemble trained on the other half.
+        Metrics of an ensemble, estimated without labels; each row is scored by the model that was not trained on it, at
+        an epoch that other rows chose. After self-training, each half of the rows is scored by an ensemble trained on
+        the other half.
     out_of_fold_scores_ : array of shape (n,) or None
         With several models, the decision values of all training rows (set 0 first), each computed by the model that
         was not trained on the row. They are not saved with the classifier.
@@ -151,7 +152,7 @@ class UUClassifier(TrainedClassifier):
     >>> clf.fit_sets(X_a, X_b).predict([[1.0, 1.0], [-1.0, -1.0]])
     array([1, 0])
     >>> print(clf.out_of_fold_evaluation_.accuracy)  # no label was used
-    0.917 (95% interval 0.870 to 0.959)
+    0.913 (95% interval 0.851 to 0.967)
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
 from uulearn.estimator.plan import FitPlan
-from uulearn.estimator.self_training import Round, Stage, self_train
+from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
 from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
 from uulearn.metrics import Evaluation, evaluate
 from uulearn.metrics.calibration import (
@@ -94,6 +94,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     rounds: tuple[Round, ...] | None = None
     scores: Tensor | None = None
     error: BaseException | None = None
+    is_out_of_fold = True
     if plan.folds is None:
         single = plan.learner.train(
             ModelTask(
@@ -108,7 +109,9 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             scores = torch.cat(list(parts))
     else:
         if parameters.self_training_rounds:
-            fitted, scores, rounds = _run_self_training(plan, first)
+            done = _run_self_training(plan, first)
+            fitted, scores, rounds = done.best, torch.cat(done.scores), tuple(done.rounds)
+            is_out_of_fold = done.best_round == 0
         else:
             fitted = first or _train_folds(plan, plan.data, plan.folds, priors, Stage(0, None))
             scores = torch.cat(fitted.scores)
@@ -128,7 +131,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
                 scaling = fit_platt_scaling(*known, priors, target_prior)
             elif parameters.calibrated:
                 scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
-                if rounds is None and isinstance(plan.data, TwoSets):
+                if is_out_of_fold and isinstance(plan.data, TwoSets):
                     correction = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
                     scaling = correction.scaling
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
@@ -189,9 +192,13 @@ def _compare_with_ensemble(
 ) -> OutOfFoldCorrection:
     """Score evenly spaced rows with the models that were trained on them."""
     index = [np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes]
-    rows = DenseRows(torch.cat([data.take(which, torch.from_numpy(own)) for which, own in enumerate(index)]))
+    sample = data.pick(*index)
+    rows = [sample.rows_of(which) for which in (0, 1)]  # read in chunks, because dense copies may be large
     own_folds = np.concatenate([part[own] for part, own in zip(folds, index, strict=True)])
-    scores = [model.score(rows).numpy() / scale for model, scale in zip(fitted.models, fitted.scales, strict=True)]
+    scores = [
+        torch.cat([model.score(part) for part in rows]).numpy() / scale
+        for model, scale in zip(fitted.models, fitted.scales, strict=True)
+    ]
     trained = own_folds[:, None] != np.arange(len(scores))
     selects = any(history.best_epoch is not None for history in fitted.histories)
     return OutOfFoldCorrection.from_scores(
@@ -203,8 +210,8 @@ def _compare_with_ensemble(
     )
 
 
-def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFold, Tensor, tuple[Round, ...]]:
-    """Return the models of the best self-training round, the out-of-sample scores of all rows, and all rounds."""
+def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> SelfTraining:
+    """Return all self-training rounds, the models of the best one, and scores of rows not used to train them."""
     assert plan.folds is not None
     assert isinstance(plan.data, TwoSets)
 
@@ -214,7 +221,7 @@ def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFol
     def score(fitted: OutOfFold, rows: Rows) -> Tensor:
         return fitted.combine(plan.learner).score(rows)
 
-    done = self_train(
+    return self_train(
         train,
         score,
         plan.data,
@@ -224,7 +231,6 @@ def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> tuple[OutOfFol
         rounds=plan.parameters.self_training_rounds,
         seed=plan.seed,
     )
-    return done.best, torch.cat(done.scores), tuple(done.rounds)
 
 
 def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:

@@ -138,6 +138,8 @@ def _read_result(
     learner = _read_learner(parameters | resolved, str(manifest["learner"]["kind"]), sizes[0])
     row_shape = tuple(int(size) for size in fitted["row_shape"])
     names, rounds = fitted["feature_names"], fitted["self_training"]
+    if names is not None and (not isinstance(names, list) or row_shape != (len(names),)):
+        raise ValueError(f"it has {row_shape} features, but its feature names do not fit")
     scaling = read_value(PlattScaling | None, fitted["scaling"], "scaling")
     if scaling and not 0 < scaling.prior < 1:
         raise ValueError(f"the calibration prior must be between 0 and 1, got {scaling.prior}")

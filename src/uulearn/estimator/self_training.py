@@ -234,7 +234,7 @@ def _try_on_halves(
         scores.append(own)
         best = scores[_best_round(compared)]
         gain = uu_accuracy_difference(own.numpy(), best.numpy(), *known) if number else None
-        better = gain is None or gain.value > min_gain * gain.standard_error
+        better = gain is None or gain.unclipped > min_gain * gain.standard_error
         first, second = np.mean([run.labeled.priors for run in runs], axis=0).tolist()
         n, n_prime = np.sum([run.labeled.sets.sizes for run in runs], axis=0).tolist()
         compared.append(Round(number, (first, second), (n, n_prime), evaluate(own.numpy(), *known), gain, better))

@@ -199,9 +199,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, sets: Any) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of both sets.
 
-        The estimate is one minus the unbiased zero-one risk. It is unbiased for rows not used for training, but noisy:
-        with few rows or close priors it can lie outside [0, 1]. Do not set ``scoring`` in ``cross_val_score`` or
-        ``GridSearchCV``: a scorer such as ``"accuracy"`` would compare predicted classes with sets.
+        The estimate is one minus the unbiased zero-one risk on rows not used for training, clipped to [0, 1]. With few
+        rows or close priors it is noisy, and clipping biases averages over folds: pass ``scoring=UUScorer()``, which
+        does not clip, to ``cross_val_score`` and ``GridSearchCV``. A scorer such as ``"accuracy"`` would compare
+        predicted classes with sets.
         """
         priors = self._known_priors()
         scores = self.decision_function(X)
@@ -212,7 +213,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         accuracy, n1 = 1 - risk.unbiased.item(), int(membership.sum())
         warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
-        return accuracy
+        return min(max(accuracy, 0.0), 1.0)
 
     def _read(self, X: Any) -> Rows:
         columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None))

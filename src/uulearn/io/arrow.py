@@ -46,6 +46,8 @@ class TableReader(ExitStack):
         self.place = name
         """Name of the file that contains the current frame; it differs from ``name`` if the table is a folder."""
         self.columns: list[str] = list(empty.columns)
+        self.ambiguous: dict[str, str] = {}
+        """A value such as 1.234 of each column of a file with decimal commas, in the rows that have been read."""
         self._frames, self._empty = frames, empty
         self._begun = False
         self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
@@ -60,6 +62,7 @@ class TableReader(ExitStack):
     def all_rows(self) -> pd.DataFrame:
         """Return all rows as one frame."""
         frames = list(self)
+        refuse_ambiguous(self.name, self.ambiguous, self.columns)
         return pd.concat(frames, ignore_index=True) if frames else self._empty
 
     def _numbered(self) -> Iterator[pd.DataFrame]:
@@ -71,6 +74,16 @@ class TableReader(ExitStack):
                 frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
                 yield frame
+
+
+def refuse_ambiguous(name: str, ambiguous: dict[str, str], columns: Iterable[str]) -> None:
+    """Raise `TableError` if one of the columns has a value with a point in a file with decimal commas."""
+    for column in columns:
+        if column in ambiguous:
+            raise TableError(
+                f"{name} has decimal commas, but also {ambiguous[column]!r} in column {column!r}, in which the point "
+                "could be a decimal point or separate thousands; write all numbers like 1234.5."
+            )
 
 
 @contextmanager

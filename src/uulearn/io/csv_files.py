@@ -8,12 +8,14 @@ parsed again with the ``csv`` module to find the invalid line.
 
 import csv
 import io
+import re
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from uulearn.exceptions import TableError
@@ -24,6 +26,11 @@ from uulearn.io.sources import TextSource
 BLOCK_BYTES = 1 << 22  # size of a parsed block, and the maximum size of one record
 SAMPLED_RECORDS = 100  # number of records at the start of a file used to detect the separator
 SAMPLED_BYTES = 1 << 18  # maximum size of these records
+DECIMAL_COMMA = r"^\s*[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+\s*$"
+# Only a decimal comma can look like this: 1,234 and 1.234 are ambiguous.
+CLEAR_COMMA = re.compile(r"\s*[+-]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{4,},\d+|\d{1,3}(?:\.\d{3})+,\d+)\s*")
+CLEAR_POINT = re.compile(r"\s*[+-]?(?:0?\.\d+|\d+\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3})+\.\d+)\s*")
+POINT_OR_THOUSANDS = r"^\s*[+-]?\d{1,3}(?:\.\d{3})+\s*$"
 SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 # Some tools write a space after each separator, so " NA" is also a missing value.
 MISSING_FIELDS = [*MISSING, *(f" {mark}" for mark in MISSING)]
@@ -54,8 +61,14 @@ def open_csv(source: TextSource, name: str, chunk_rows: int, expected: str) -> T
         notes.append(f"{name} has no header (its first line contains only numbers); the columns are named 0, 1, ...")
     columns, more = clean_names(names, name)
     empty = to_frame(pa.schema([(column, pa.large_string()) for column in columns]).empty_table())
-    frames = frames_of(_tables(source, separator, columns, header_bytes), chunk_rows)
-    return TableReader(name, frames, empty, notes + more, typed=False)
+    tables = _tables(source, separator, columns, header_bytes)
+    ambiguous: dict[str, str] = {}
+    if separator != "," and (decimal := _decimal_comma_columns(sample, columns)):
+        notes.append(f"{name} is read with decimal commas (3,5 is 3.5).")
+        tables = _with_decimal_points(tables, decimal, ambiguous)
+    reader = TableReader(name, frames_of(tables, chunk_rows), empty, notes + more, typed=False)
+    reader.ambiguous = ambiguous
+    return reader
 
 
 def is_header(fields: list[str]) -> bool:
@@ -73,6 +86,38 @@ def is_header(fields: list[str]) -> bool:
     named = stripped[1:] if not stripped[0] else stripped  # pandas writes an empty name for its index
     counted = [[str(start + position) for position in range(len(named))] for start in (0, 1)]
     return len(stripped) > 1 and named in counted
+
+
+def _decimal_comma_columns(sample: list[Record], columns: list[str]) -> set[str]:
+    """Return the columns whose sampled fields show decimal commas; none if a field of the file has a decimal point."""
+    rows = [record.fields for record in sample[1:]]
+    if any(CLEAR_POINT.fullmatch(field) for fields in rows for field in fields):
+        return set()
+    return {
+        column
+        for fields in rows
+        for column, field in zip(columns, fields, strict=False)
+        if CLEAR_COMMA.fullmatch(field)
+    }
+
+
+def _with_decimal_points(tables: Iterator[Any], columns: set[str], ambiguous: dict[str, str]) -> Iterator[Any]:
+    """Yield the tables with decimal points instead of decimal commas.
+
+    Fields such as ``1,234`` are converted only in ``columns``. Fields such as ``1.234`` are added to ``ambiguous``.
+    """
+    for table in tables:
+        for place, column in enumerate(table.column_names):
+            values = table.column(place)
+            if column not in ambiguous:
+                unclear = values.filter(pc.match_substring_regex(values, POINT_OR_THOUSANDS))
+                ambiguous |= {column: unclear[0].as_py()} if len(unclear) else {}
+            pattern = DECIMAL_COMMA if column in columns else f"^{CLEAR_COMMA.pattern}$"
+            found = pc.match_substring_regex(values, pattern)
+            if pc.any(found).as_py():
+                plain = pc.replace_substring(pc.replace_substring(values, ".", ""), ",", ".")
+                table = table.set_column(place, column, pc.if_else(found, plain, values))
+        yield table
 
 
 def _sample(source: TextSource, separator: str, *, strict: bool = False) -> list[Record]:

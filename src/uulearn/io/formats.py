@@ -20,6 +20,7 @@ SUFFIXES = {
     ".npz": "npz",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
 STANDARD = "-"  # path that means standard input or standard output
@@ -39,6 +40,8 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     compression = COMPRESSIONS.get(Path(path).suffix.lower())
     inner = Path(Path(path).stem if compression else path)
     known = SUFFIXES.get(inner.suffix.lower())
+    if known is None and inner.suffix.lower() in ARCHIVES:
+        raise TableError(f"{path} is an archive; unpack it, and pass the file of rows in it.")
     if known is None:
         raise TableError(
             f"{path} has no supported suffix; use one of {' '.join(SUFFIXES)} (optionally followed by .gz or "
@@ -122,6 +125,17 @@ def quote_some(names: Sequence[str], limit: int = 5) -> str:
     """Format the first names in quotes, shorten long names, and add the number of omitted names."""
     shown = ", ".join(repr(each if len(each) <= 60 else f"{each[:57]}...") for each in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
+
+
+def printable(text: str) -> str:
+    """Replace characters that control a terminal or change the direction of text with escape sequences.
+
+    >>> printable("age\\x1b[2J"), printable("Zürich")
+    ('age\\\\x1b[2J', 'Zürich')
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def in_one_line(error: object) -> str:

@@ -121,7 +121,8 @@ class TextSource:
             if place >= 0:
                 what = f"is not UTF-8: byte 0x{content[place]:02x}" if content[place] else "contains a null byte"
                 return TableError(
-                    f"{self.name} {what} at position {position + place:,} (line {line:,}); save it as UTF-8."
+                    f"{self.name} {what} at position {position + place:,} (line {line:,}); save it as UTF-8 "
+                    "(in Excel: CSV UTF-8)."
                 )
             position += len(content)
             line += content.endswith((b"\n", b"\r"))

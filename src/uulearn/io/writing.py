@@ -27,11 +27,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import SEPARATORS, STANDARD, in_one_line, quote_some, repeated_names, resolve_format
+from uulearn.io.formats import (
+    SEPARATORS,
+    STANDARD,
+    in_one_line,
+    printable,
+    quote_some,
+    repeated_names,
+    resolve_format,
+)
 from uulearn.storage import remove_temporary_files, write_atomically
 
 ROWS_PER_WRITE = 50_000  # rows converted to text per write
 NO_SPACE, NOT_ALLOWED = "free some space, or write elsewhere", "write to a folder that you own"
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # first characters of a formula in spreadsheets
 REMEDIES = {
     errno.ENOSPC: NO_SPACE,
     errno.EDQUOT: NO_SPACE,
@@ -56,6 +65,8 @@ class TableWriter:
         Default: the format implied by the suffix, or CSV for standard output.
     float_format : str, optional
         Format of floats in CSV and TSV, such as ``"%.6g"``; by default, numbers are written with full precision.
+    escape_formulas : bool
+        Write an apostrophe before texts in CSV and TSV that a spreadsheet would run as a formula.
 
     Examples
     --------
@@ -68,7 +79,14 @@ class TableWriter:
     ['id,score', 'a,0.123', 'b,']
     """
 
-    def __init__(self, out: str | Path, *, format: str | None = None, float_format: str | None = None) -> None:
+    def __init__(
+        self,
+        out: str | Path,
+        *,
+        format: str | None = None,
+        float_format: str | None = None,
+        escape_formulas: bool = False,
+    ) -> None:
         self.name = "standard output" if str(out) == STANDARD else str(out)
         self._format, self._compression = resolve_format(out, format)
         if self._format in {"npy", "npz", "xlsx"}:
@@ -80,7 +98,7 @@ class TableWriter:
                 float(str.__mod__(float_format, 0.5))
             except (TypeError, ValueError) as error:
                 raise ValueError(f"float_format must be a format such as '%.6g', got {float_format!r}.") from error
-        self._float_format = float_format
+        self._float_format, self._escape_formulas = float_format, escape_formulas
         self._out = None if str(out) == STANDARD else Path(out)
         if "\0" in self.name:
             raise TableError(f"{self.name!r} is not a valid path: it contains a null character; remove the character.")
@@ -166,7 +184,10 @@ class TableWriter:
                 text = json_lines(part, self.name)
             else:
                 header = self._columns is None and start == 0
+                part = _without_formulas(part) if self._escape_formulas else part
                 text = csv_lines(part, SEPARATORS[self._format], self._float_format, self.name, header=header)
+            if self._out is None and sys.stdout.isatty():  # names and cells could control the terminal
+                text = "\n".join(map(printable, text.split("\n")))
             try:
                 stream.write(text.encode())
             except UnicodeEncodeError as error:
@@ -291,6 +312,36 @@ class _ArrowEncoder:
                 f"column {name!r} cannot be written to {self._name}{kind} ({in_one_line(error)}); use one type for all "
                 "of its values."
             ) from error
+
+
+def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with an apostrophe before names and texts that a spreadsheet would run as a formula.
+
+    >>> _without_formulas(pd.DataFrame({"=A1": ["-5", "+1+cmd", "Basel"]})).to_dict("list")
+    {"'=A1": ['-5', "'+1+cmd", 'Basel']}
+    """
+    columns = []
+    for _, values in frame.items():
+        if not pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_datetime64_any_dtype(values.dtype):
+            values = values.astype(object).map(_escaped_formula, na_action="ignore")
+        columns.append(values)
+    names = [_escaped_formula(str(name)) for name in frame.columns]
+    if repeated := repeated_names(names):
+        raise TableError(
+            f"more than one column would be named {quote_some(repeated)}, because an apostrophe is written before "
+            "names that a spreadsheet would run as formulas; rename one of the columns, or write .parquet."
+        )
+    return pd.concat(columns, axis=1).set_axis(names, axis=1)
+
+
+def _escaped_formula(value: Any) -> Any:
+    if not isinstance(value, str) or not value.startswith(FORMULA_STARTS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def csv_lines(frame: pd.DataFrame, separator: str, float_format: str | None, name: str, *, header: bool) -> str:

@@ -15,6 +15,8 @@ from uulearn.risk.coefficients import check_set_priors, check_target_prior
 
 # Maximum number of points that represent the scores in a fit; more scores are averaged in groups of neighbors.
 MAX_POINTS = 1000
+# Maximum magnitude of standardized scores in a fit; an outlier of 1e30 makes the bisection of the intercept too coarse.
+MAX_STANDARDIZED = 1e3
 # Slopes that are compared, for standardized scores: their logarithms, and their number in each of three steps.
 LOG_SLOPES = (math.log(1e-3), math.log(1e3), 41)
 # Slopes whose posterior density is lower than that of the best by this factor are ignored, in logarithms.
@@ -67,14 +69,15 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     if not np.isfinite(values).all():
         raise ValueError("scores must be finite, got an infinite score; check the model's output for these rows.")
     center, scale = _center_and_scale(values)
-    points, counts = _group((values - center) / scale, np.repeat([0, 1], sizes))
+    standardized = ((values - center) / scale).clip(-MAX_STANDARDIZED, MAX_STANDARDIZED)
+    points, counts = _group(standardized, np.repeat([0, 1], sizes))
     weights, fractions = counts.sum(0) / sizes.sum(), sizes / sizes.sum()
     pooled = float(fractions @ priors)
     start, stop, number = LOG_SLOPES
     for _ in range(3):
         log_slopes = np.linspace(start, stop, number)
         rising = np.exp(log_slopes)[:, None] * points
-        positive = expit(rising + _intercepts(rising, weights, pooled)[:, None])
+        positive = expit(rising + solve_intercepts(rising, weights, pooled)[:, None])
         posterior = np.zeros(number)
         for own, fraction, prior in zip(counts, fractions, priors, strict=True):
             at_negative, at_positive = fraction * (1 - prior) / (1 - pooled), fraction * prior / pooled
@@ -101,6 +104,13 @@ def calibrate_out_of_fold(
     threshold. The magnitude comes from the scaling fitted on all rows; log-odds with the wrong sign become (almost)
     zero. (Log-odds from a different scaling in every fold would have a lower AUC than the scores.) See
     `fit_platt_scaling` for the other parameters.
+
+    >>> scores = np.random.default_rng(0).normal(np.repeat([1.0, -1.0], 100)).astype(np.float32)
+    >>> sets, folds = np.repeat([0, 1], 100), np.tile([0, 1], 100)
+    >>> scaling, log_odds = calibrate_out_of_fold(scores, sets, folds, (0.9, 0.1), 0.5)
+    >>> moved = log_odds != decision_values(scores, scaling)  # rows between the thresholds of the folds
+    >>> int(moved.sum()), bool(np.abs(log_odds[moved]).max() < 1e-5)
+    (1, True)
     """
     scaling = fit_platt_scaling(scores, sets, set_priors, target_prior)
     log_odds = decision_values(scores, scaling)
@@ -120,8 +130,12 @@ def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
     return np.add.reduceat(values[order], starts) / counts.sum(0), counts
 
 
-def _intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
-    """Return the constant to add to each row of log-odds so that its probabilities have the given weighted mean."""
+def solve_intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
+    """Return the constant to add to each row of log-odds so that its probabilities have the given weighted mean.
+
+    >>> float(solve_intercepts(np.array([[1.0, 1.0]]), np.array([0.5, 0.5]), 0.5)[0])
+    -1.0
+    """
     low, high = logit(mean) - rising.max(axis=1), logit(mean) - rising.min(axis=1)
     for _ in range(50):
         middle = (low + high) / 2

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from uulearn.metrics.calibration import PlattScaling, shift_log_odds
+from uulearn.metrics.calibration import PlattScaling, shift_log_odds, solve_intercepts
 from uulearn.metrics.estimates import Floats
 
 MAX_SHARPENING = 1.2
@@ -68,12 +68,14 @@ class OutOfFoldCorrection:
         mean, pooled = scores.mean(axis=1, dtype=np.float64), float(np.average(set_priors, weights=sizes))
         between, total = float(mean.var()), float(scores.var(axis=0, dtype=np.float64).mean())
         factor = min(total / between, MAX_SHARPENING) if between > 0 else 1.0
-        at_pooled = float(shift_log_odds(scaling.intercept, scaling.prior, pooled))
-        intercept = float(shift_log_odds(factor * at_pooled, pooled, scaling.prior))
-        sharper = PlattScaling(factor * scaling.slope, intercept, scaling.prior)
+        # The slope is multiplied, and the mean probability of the rows stays the same.
+        slope, single = factor * scaling.slope, scaling.log_odds(scores)
+        expected = float(expit(shift_log_odds(single, scaling.prior, pooled)).mean())
+        at_pooled = solve_intercepts(slope * mean[None], np.full(len(mean), 1 / len(mean)), expected)[0]
+        sharper = PlattScaling(slope, float(shift_log_odds(at_pooled, pooled, scaling.prior)), scaling.prior)
         ensemble = sharper.log_odds(mean)
         positive = np.asarray(expit(shift_log_odds(ensemble, scaling.prior, pooled)))
-        return cls(sharper, scaling.log_odds(scores), ensemble, positive, error_scale)
+        return cls(sharper, single, ensemble, positive, error_scale)
 
     def rates(self, threshold: float) -> tuple[float, float]:
         """Return the expected changes of the true-positive rate and of the false-positive rate."""

@@ -198,8 +198,7 @@ def uu_accuracy_difference(
     value = sum(weight * float(change.mean()) for weight, change in weighted)
     error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
     half = two_sided_quantile(confidence) * error
-    ends = clip_estimate(value, error, (value - half, value + half), confidence, (-1.0, 1.0)).interval
-    return Estimate(value, error, ends, confidence)
+    return clip_estimate(value, error, (value - half, value + half), confidence, (-1.0, 1.0))
 
 
 def uu_auc(

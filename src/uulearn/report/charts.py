@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -26,7 +27,11 @@ MAX_TABLE_EPOCHS = 200
 MAX_BARS = 12
 """Maximum number of columns in the importance chart; its table lists all columns."""
 MAX_LABEL_WIDTH = 40
-"""Maximum length of a column name in a chart, in characters."""
+"""Maximum length of a name in the description of a chart, in characters."""
+MAX_BAR_LABEL_WIDTH, BAR_LABELS = 24, 190
+"""Maximum length of a column name left of its bar, in characters, and the width of these names in pixels."""
+CLEAR_DIRECTION = 0.1
+"""Correlation of a column with the score below which no direction is shown."""
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -69,12 +74,33 @@ class Chart:
     rows: Sequence[tuple[str, Markup]] = ()
     left: int = 0
     markers: Sequence[Marker] = ()
+    tips_at: Sequence[float] = ()
+    """Positions on the x axis of the rows of the table, which are shown as tooltips there."""
+
+    @property
+    def tips(self) -> list[str]:
+        """The rows of the table as text, for tooltips."""
+        head = list(map(_plain, self.table.head))
+        pairs = [zip(head, map(_plain, row), strict=True) for row in self.table.rows]
+        return ["\n".join(f"{title}: {cell}" for title, cell in own) for own in pairs]
+
+    @property
+    def placed_tips(self) -> list[tuple[str, str, str]]:
+        """Text, left end and width of each tooltip; its area ends in the middle between two positions."""
+        places = [self.x.place(at) for at in self.tips_at]
+        ends = [0.0, *((left + right) / 2 for left, right in pairwise(places)), 1.0]
+        spans = [(f"{100 * left:.2f}%", f"{100 * (right - left):.2f}%") for left, right in pairwise(ends)]
+        return [(text, *span) for text, span in zip(self.tips, spans, strict=True)] if places else []
 
     @property
     def placed_markers(self) -> list[tuple[Marker, float]]:
         """Markers with their horizontal positions; the outermost marker comes first, so few lines cross a label."""
         placed = [(marker, self.x.place(marker.at)) for marker in self.markers]
         return sorted(placed, key=lambda pair: -abs(pair[1] - 0.5))
+
+
+def _plain(cell: Any) -> str:
+    return cell.striptags() if isinstance(cell, Markup) else str(cell)
 
 
 # ------------------------------------------------------------------------------------------------------------- axes
@@ -213,9 +239,9 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(places)
 
 
-def _isolated(text: str) -> Markup:
+def _isolated(text: str, width: int = MAX_LABEL_WIDTH) -> Markup:
     """Return a name enclosed in Unicode marks that isolate its writing direction; SVG has no ``bdi`` element."""
-    return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
+    return Markup("\u2068{}\u2069").format(label(text, width))
 
 
 # --------------------------------------------------------------------------------------------------- curves by epoch
@@ -282,10 +308,10 @@ def _epoch_chart(
     described = [*(_described(line, percent if percents else signed) for line in lines), note]
     stride = -(-len(curves) // MAX_TABLE_EPOCHS)
     important = {negative, curves.best_epoch, curves.epochs[0], curves.epochs[-1]}
+    shown = [at for at, epoch in enumerate(curves.epochs) if at % stride == stride - 1 or epoch in important]
     rows = [
-        [epoch, *(percent(line.values[at]) if percents else signed(line.values[at], 4) for line in lines)]
-        for at, epoch in enumerate(curves.epochs)
-        if at % stride == stride - 1 or epoch in important
+        [curves.epochs[at], *(percent(line.values[at]) if percents else signed(line.values[at], 4) for line in lines)]
+        for at in shown
     ]
     caption = title if stride == 1 else f"{title}, every {stride} epochs and important epochs"
     if not percents and y.low < 0:
@@ -300,6 +326,7 @@ def _epoch_chart(
         *(x, "epoch", y, "accuracy" if percents else "risk"),
         layers=drawn if percents else [_below_zero(y), *drawn],
         markers=_epoch_markers(curves, negative),
+        tips_at=[curves.epochs[at] for at in shown],
     )
 
 
@@ -369,8 +396,8 @@ def target_chart(facts: FitFacts) -> Chart | None:
     ]
     note = "Do not use the model where the solid line is not above the dotted line."
     axes = x, "target prior (fraction of positives)", y, "accuracy"
-    table = HtmlTable(title, head, rows)
-    return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers)
+    table, tips_at = HtmlTable(title, head, rows), [at for at, _ in values]
+    return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers, tips_at=tips_at)
 
 
 def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
@@ -390,7 +417,10 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
-    note = "Each row shows a model that was trained and evaluated with one prior changed and the others unchanged."
+    note = (
+        "Each row shows a model that was trained and evaluated with one prior changed and the others unchanged. To "
+        'save time, these are single models, so "as given" can differ from the accuracy at the top of the page.'
+    )
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
     text, x_label = description, "estimated accuracy"
     return Chart(id_, title, note, text, legend, table, x, x_label, rows=rows, left=96, markers=markers)
@@ -434,7 +464,8 @@ def score_chart(facts: FitFacts) -> Chart:
         "Rows to the right of the threshold are predicted positive.",
         (x, "score", y, "fraction of the set's rows"),
     )
-    return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers)
+    tips_at = [(left + right) / 2 for left, right in pairwise(histogram.edges)]
+    return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers, tips_at=tips_at)
 
 
 def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
@@ -450,18 +481,30 @@ def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
         left, right = sorted((x.place(0.0), x.place(entry.drop)))
         width = f"{100 * (right - left):.2f}%"
         bar = element("rect", x=f"{100 * left:.2f}%", y=6, width=width, height=12, class_="bar")
-        rows.append((_isolated(entry.column), bar + _whisker(x, span, "over")))
+        arrow, _ = _direction(entry)
+        rows.append((_isolated(entry.column, MAX_BAR_LABEL_WIDTH) + arrow, bar + _whisker(x, span, "over")))
     losses = [Markup("{}: {}.").format(_isolated(entry.column), _points(entry.drop)) for entry in top]
-    cells = [[name(entry.column), _points(entry.drop), _points(entry.standard_error)] for entry in columns]
-    table = HtmlTable("All shuffled columns", ["column", "accuracy lost", "standard error"], cells)
+    cells = [
+        [name(entry.column), _direction(entry)[1], _points(entry.drop), _points(entry.standard_error)]
+        for entry in columns
+    ]
+    head = ["column", "more often predicted positive", "accuracy lost", "standard error"]
+    table = HtmlTable("All shuffled columns", head, cells, 2)
     note = "Estimated accuracy lost when a column is shuffled; no label was used."
+    note += " Rows with higher values are predicted positive more often (▲) or less often (▼)."
     if len(columns) > len(top):
         note += f" The chart shows only the first {len(top)} of {plural(len(columns), 'column')}."
-    legend, x_label = (
-        [LegendEntry("± one standard error", "over", "whisker")],
-        "accuracy lost when the column is shuffled",
-    )
-    return Chart(id_, title, note, Markup(" ").join(losses), legend, table, x, x_label, rows=rows)
+    legend, x_label = [LegendEntry("± one standard error", "over", "whisker")], "accuracy lost"
+    return Chart(id_, title, note, Markup(" ").join(losses), legend, table, x, x_label, rows=rows, left=BAR_LABELS)
+
+
+def _direction(entry: ColumnImportance) -> tuple[str, str | Markup]:
+    """Return an arrow, and which rows are predicted positive more often."""
+    if entry.highest is not None:
+        return "", Markup("value {}").format(name(entry.highest))
+    if entry.direction is None or abs(entry.direction) < CLEAR_DIRECTION:
+        return "", NO_VALUE
+    return (" ▲", "higher values") if entry.direction > 0 else (" ▼", "lower values")
 
 
 def _points(share: float) -> str:

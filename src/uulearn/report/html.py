@@ -81,6 +81,8 @@ def _is_misleading(character: str) -> bool:
     if character in "\n\t":
         return False
     code = ord(character)
+    if code in (0x200B, 0x2060, 0xFEFF):  # spaces and marks without width
+        return True
     noncharacter = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     if noncharacter or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp"):
         return True

@@ -1,7 +1,8 @@
 """Render the report from the facts of a fit and its training history, with the template ``report.html.jinja``."""
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from uulearn import exceptions
-from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning
+from uulearn.app.facts import ColumnFacts, FitFacts, PriorError, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
 from uulearn.app.summary import describe_shortage, describe_verdict
 from uulearn.report import charts
@@ -95,6 +96,7 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         training_charts=[chart for chart in training if chart is not None],
         targets=charts.target_chart(facts),
         sensitivity=charts.sensitivity_chart(facts.sensitivity.rows),
+        largest_change=_largest_change(facts.sensitivity.rows),
         scores=charts.score_chart(facts),
         importance=charts.importance_chart(facts.importance or ()),
         commands=[(text, facts.commands[key]) for key, text in COMMAND_HEADINGS.items() if key in facts.commands],
@@ -106,6 +108,17 @@ def write_report(path: str | Path, facts: FitFacts, history: History, *, title: 
     target, text = Path(path), render_report(facts, history, title=title)
     write_atomically(target, lambda temporary: temporary.write_text(text, encoding="utf-8"))
     return target
+
+
+def _largest_change(rows: Sequence[PriorError]) -> tuple[str, str, str, float] | None:
+    """Return the prior that changes the estimated accuracy most, its error, the change, and the rows affected."""
+    baseline = next((row.accuracy.unclipped for row in rows if not row.error), math.nan)
+    changes = [(abs(row.accuracy.unclipped - baseline), row) for row in rows if row.error]
+    if not changes or not all(math.isfinite(change) for change, _ in changes):
+        return None
+    change, row = max(changes, key=lambda pair: pair[0])
+    differing = max(other.differing for _, other in changes)
+    return row.parameter, f"{abs(row.error):g}", f"{100 * change:.0f} points", differing
 
 
 def _shown_warning(warning: RaisedWarning) -> ShownWarning:

@@ -9,6 +9,7 @@ A new run is stored in its own file, ``runs/<key>.json``. `RunStore.pack` moves 
 - If a record is in a loose file and in an archive, the archived record is used.
 """
 
+import contextlib
 import functools
 import gzip
 import hashlib
@@ -17,14 +18,13 @@ import json
 import math
 import os
 import re
-import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-from uulearn.storage import file_lock, remove_temporary_files, write_atomically
+from uulearn.storage import file_lock, finish_moves, remove_temporary_files, write_atomically, write_together
 
 Configuration = Mapping[str, Any]
 Record = dict[str, Any]
@@ -92,18 +92,19 @@ class RunStore:
     def add_all(self, records: Iterable[Record]) -> list[bool]:
         """Store runs that were trained together, and return whether each run is new.
 
-        All temporary files are written before the first one is renamed, so an interruption rarely stores only a part.
+        A killed process stores all of them or none: the rounding of a run depends on the runs trained with it.
         """
         added: list[bool] = []
-        waiting: dict[Path, Path] = {}
+        waiting: dict[str, bytes] = {}
         for data in [_storable(record) for record in records]:
-            path = self._loose(key(data["configuration"]))
-            added.append(path not in waiting and data["configuration"] not in self)
+            name = self._loose(key(data["configuration"])).name
+            added.append(name not in waiting and data["configuration"] not in self)
             if added[-1]:
-                waiting[path] = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-                write_atomically(waiting[path], functools.partial(Path.write_bytes, data=_line(data)))
-        for path, temporary in waiting.items():
-            temporary.replace(path)
+                line = _line(data)
+                waiting[name] = _line(data | {"checksum": hashlib.sha256(line).hexdigest()})
+        with write_together(self.folder / "runs") as temporary:
+            for name, line in waiting.items():
+                write_atomically(temporary / name, functools.partial(Path.write_bytes, data=line))
         return added
 
     def __contains__(self, configuration: object) -> bool:
@@ -172,6 +173,8 @@ class RunStore:
         return self.folder / "runs" / f"{name}.json"
 
     def _loose_files(self) -> list[Path]:
+        with contextlib.suppress(OSError):  # a store that cannot be written can still be read
+            finish_moves(self.folder / "runs")
         return sorted(self.folder.glob("runs/*.json"))
 
     def _archives(self) -> dict[Path, dict[str, Record]]:
@@ -243,6 +246,9 @@ def _parse(line: bytes, path: Path) -> Record:
         raise TypeError("its configuration or its curves are missing")
     curves = record["curves"].items()
     record["curves"] = {name: [math.nan if value is None else value for value in curve] for name, curve in curves}
+    checksum = record.pop("checksum", None)  # only in loose files; gzip archives have their own
+    if checksum is not None and checksum != hashlib.sha256(_line(record)).hexdigest():
+        raise TypeError("its checksum does not match")
     return record
 
 

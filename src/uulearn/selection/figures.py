@@ -48,11 +48,11 @@ def conclude(found: Sensitivity) -> str:
     shown += f" ({rest})" if rest else ""
     itself = "the true accuracy" if found.labels_used else "the accuracy if the guess is right"
     gains = [(row.true_gain or row.gain, row.assumption.name) for row in found.rows[1:]]
-    clear = [(gain.value, name) for gain, name in gains if abs(gain.value) > CLEAR_GAIN * gain.standard_error]
+    clear = [(gain, name) for gain, name in gains if abs(gain.unclipped) > CLEAR_GAIN * gain.standard_error]
     if not clear:
         return f"{shown}; {itself} does not change significantly."
-    value, name = max(clear, key=lambda item: abs(item[0]))
-    return f"{shown}; {itself} changes by up to {value:+.3f}, at {name}.".replace("-", "−")
+    largest, name = max(clear, key=lambda item: abs(item[0].unclipped))
+    return f"{shown}; {itself} changes by up to {largest.value:+.3f}, at {name}.".replace("-", "−")
 
 
 def _interval(estimate: Estimate) -> str:

@@ -54,7 +54,7 @@ class Candidate:
 
     params: dict[str, Any]
     evaluation: Evaluation
-    """Metrics of the classifier's decisions, calibrated if requested; all NaN if the setting failed."""
+    """Metrics of single models (not of their ensemble), calibrated if requested; all NaN if the setting failed."""
     gap: Estimate
     """Accuracy of the best candidate minus the accuracy of this candidate, estimated on the same rows."""
     rank: int

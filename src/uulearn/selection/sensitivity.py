@@ -180,7 +180,7 @@ def prior_sensitivity(
     >>> clf = UUClassifier((0.8, 0.2), 0.5, model="linear", lr=0.05, epochs=60, random_state=0)
     >>> found = prior_sensitivity(clf, X, sets, errors=(-0.1, 0.1))
     >>> [(row.assumption.name, round(row.shown.value, 2)) for row in found.along("theta")]
-    [('θ − 0.1', 1.02), ('your guess', 0.93), ('θ + 0.1', 0.87)]
+    [('θ − 0.1', 0.99), ('your guess', 0.93), ('θ + 0.1', 0.87)]
     """
     if not isinstance(classifier, UUClassifier):
         raise TypeError(

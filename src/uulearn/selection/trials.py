@@ -29,7 +29,7 @@ from uulearn.estimator.learners import (
 )
 from uulearn.estimator.plan import FitPlan
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
-from uulearn.storage import load_tree, remove_temporary_files, save_tree
+from uulearn.storage import finish_moves, load_tree, save_tree, write_together
 from uulearn.training.batched.out_of_fold import Variant
 from uulearn.training.history import History
 from uulearn.training.identity import describe
@@ -46,8 +46,6 @@ IRRELEVANT_PARAMETERS = (
 # Format 2 stores models as the state of a learner; format 3 stores scores at epochs selected on other rows.
 STORE_FORMAT = 3
 STORE_SUFFIX = ".safetensors"
-# Age in seconds at which a temporary file is removed; a newer file may belong to a running search.
-STALE_SECONDS = 3600
 
 Result = FoldScores | NonFiniteRiskError
 Place = tuple[int, int]
@@ -122,7 +120,8 @@ class FoldStore:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"store must be a folder, but {self.folder} is a file; pass another path.")
-        remove_temporary_files(self.folder, f"*{STORE_SUFFIX}", older_than=STALE_SECONDS)
+        with contextlib.suppress(OSError):  # a store that cannot be written can still be read
+            finish_moves(self.folder)
 
     def get(self, name: str, learner: Learner, row_shape: tuple[int, ...]) -> FoldScores | NonFiniteRiskError | None:
         """Return the model with this name, restored by the learner, or the stored error; None if it is not stored."""
@@ -141,17 +140,24 @@ class FoldStore:
             reason = str(error) if str(path) in str(error) else f"{path} is damaged ({error})."
             raise CheckpointError(f"{reason} Delete the file to train this model again.") from error
 
-    def put(self, name: str, result: FoldScores | NonFiniteRiskError) -> None:
-        """Store a model, or the error if its training failed."""
-        path = self.folder / f"{name}{STORE_SUFFIX}"
-        about: dict[str, Any] = {"failure": str(result)}
-        if not isinstance(result, NonFiniteRiskError):
-            about = vars(result.model.state()) | {"history": result.history.to_dict(), "scores": result.scores}
+    def put(self, results: Mapping[str, Result]) -> None:
+        """Store the models of one job, or the errors of failed ones, by name.
+
+        A killed process stores all of them or none: the rounding of a model depends on the models trained with it.
+        """
         try:
-            save_tree(path, {"format": STORE_FORMAT, **about})
+            with write_together(self.folder) as temporary:
+                for name, result in results.items():
+                    about: dict[str, Any] = {"failure": str(result)}
+                    if not isinstance(result, NonFiniteRiskError):
+                        about = vars(result.model.state()) | {
+                            "history": result.history.to_dict(),
+                            "scores": result.scores,
+                        }
+                    save_tree(temporary / f"{name}{STORE_SUFFIX}", {"format": STORE_FORMAT, **about})
         except OSError as error:
             raise CheckpointError(
-                f"{path} cannot be written ({error.strerror or error}); choose another store, or check its "
+                f"{self.folder} cannot be written ({error.strerror or error}); choose another store, or check its "
                 "permissions and free space."
             ) from error
 
@@ -171,8 +177,7 @@ def train_all(
     with contextlib.closing(running) as finished:
         for results in finished:
             if store is not None:
-                for place, result in results.items():
-                    store.put(names[place], result)
+                store.put({names[place]: result for place, result in results.items()})
             found |= results
     return [_merge(trials, found, setting) for setting in range(len(trials.plans))]
 

@@ -204,9 +204,9 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     def score(self, X: Any, sets: Any) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of every set.
 
-        The estimate is unbiased for held-out rows but noisy: with few rows or close priors it can lie outside [0, 1].
-        Do not set ``scoring`` in ``cross_val_score`` or ``GridSearchCV``: ``"accuracy"`` would compare predicted
-        classes with sets.
+        The estimate is unbiased for held-out rows before it is clipped to [0, 1], but noisy with few rows or close
+        priors. Do not pass ``scoring="accuracy"`` to ``cross_val_score`` or ``GridSearchCV``: it would compare
+        predicted classes with sets.
         """
         scores = self.decision_function(X)
         theta, n_sets = self.set_priors_, len(self.set_priors_)
@@ -220,7 +220,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
                 SuspiciousScoreWarning,
                 stacklevel=2,
             )
-        return accuracy
+        return min(max(accuracy, 0.0), 1.0)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,10 +1,12 @@
 """Parse the cells of a column of any type as numbers, booleans, dates or words.
 
 Each cell is parsed independently of other cells, so the result is the same in training and prediction. Thousands
-separators and decimal commas are not supported: ``1,234`` is parsed as a word.
+separators and decimal commas are not supported: ``1,234`` is parsed as a word. (`uulearn.io.csv_files` converts decimal
+commas if the file shows that it uses them.)
 
 =======  ==================================================================================================
-number   ``12``, ``-3.5``, ``.5``, ``1e-3``, ``inf``; typed integers, floats, decimals, durations (in seconds)
+number   ``12``, ``-3.5``, ``.5``, ``1e-3``, ``inf``; ``45%`` (0.45), ``$1,234.50``; typed integers, floats, decimals,
+         durations (in seconds)
 boolean  true/false, yes/no, t/f, y/n, in upper or lower case; typed booleans; 0 and 1 are numbers
 date     ``2024-12-31`` (also with / or .), ``31.12.2024``, ``31 Dec 2024`` or ``Dec 31, 2024``, with or without a time
          and a time zone; typed dates and timestamps. In ``03/04/2024``, the order of day and month is ambiguous: it is
@@ -30,11 +32,14 @@ from numpy.typing import NDArray
 from pandas.api import types
 
 NUMBER, BOOLEAN, DATE, WORD, UNREADABLE = range(5)
+NO_SIGN, PERCENT, PLAIN = range(3)  # a cell without a sign: not a number, or 0, which is also 0%
 KNOWN, DAY_FIRST, MONTH_FIRST, EITHER = range(4)
 """Order of day and month in the text of a date; `EITHER` means that both orders are possible."""
 
 BOOLEAN_TEXTS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0}
 NUMBER_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity))$"
+UNIT_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+) ?%|[$£] ?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?)$"
+"""Percentages, and dollars and pounds, in which a comma separates thousands."""
 FEW_VALUES = 0.1  # a text column with at most this fraction of distinct cells is stored as categories
 DATE_SHAPE = (
     r"^(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.][12]\d{3}"
@@ -75,6 +80,16 @@ class Cells:
         number = self.kinds == NUMBER
         labels[number] = _objects([format_value(value) for value in self.numbers[number].tolist()])
         return labels
+
+    @property
+    def signs(self) -> Integers:
+        """Whether each value is a number with a percent sign (PERCENT), without it (PLAIN), or neither (NO_SIGN)."""
+        number = self.kinds == NUMBER
+        signs = np.where(number & (self.numbers != 0), PLAIN, NO_SIGN)
+        if self.raw.dtype == object:
+            percent = [isinstance(value, str) and value.endswith("%") for value in self.raw[number].tolist()]
+            signs[np.flatnonzero(number)[percent]] = PERCENT
+        return signs
 
     def counts(self) -> Integers:
         """Return the number of rows with each value."""
@@ -218,7 +233,14 @@ def _from_texts(texts: Any, day_first: bool) -> Cells:
         place = pc.index_in(pc.utf8_lower(rest), pa.array(list(BOOLEAN_TEXTS), rest.type)).fill_null(-1)
         numbers[others] = np.append(list(BOOLEAN_TEXTS.values()), np.nan)[place.to_numpy(zero_copy_only=False)]
         dates[others], orders[others] = parse_dates(rest, day_first=day_first)
-        kinds[~is_number & ~np.isnan(numbers)] = BOOLEAN
+        has_unit = _mask(pc.match_substring_regex(rest, UNIT_SHAPE))
+        if has_unit.any():
+            found = rest.filter(pa.array(has_unit))
+            plain = pc.cast(pc.replace_substring_regex(found, "[$£,% ]", ""), pa.float64())
+            scale = np.where(_mask(pc.ends_with(found, "%")), 100.0, 1.0)
+            numbers[others[has_unit]] = plain.to_numpy(zero_copy_only=False) / scale
+            kinds[others[has_unit]] = NUMBER
+        kinds[(kinds == WORD) & ~np.isnan(numbers)] = BOOLEAN
         kinds[~np.isnat(dates) | (orders != KNOWN)] = DATE
     return Cells(codes, kinds, numbers + 0.0, dates, orders, _objects(values.to_pylist()))
 

@@ -92,9 +92,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         out = np.empty((len(X), sum(map(len, self.feature_groups().values()))), dtype=np.float32)
         start = 0
-        for block in self._blocks(X):
-            out[:, start : start + block.shape[1]] = block
-            start += block.shape[1]
+        with np.errstate(over="ignore"):  # only an altered encoder overflows; the classifier rejects infinite features
+            for block in self._blocks(X):
+                out[:, start : start + block.shape[1]] = block
+                start += block.shape[1]
         return out
 
     def _blocks(self, X: pd.DataFrame) -> Iterable[NDArray[Any]]:

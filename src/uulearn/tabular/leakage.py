@@ -41,6 +41,7 @@ ROWS_PER_VALUE = 10  # numbers that repeat this often on average are also compar
 LABEL_CONFIDENCE = 0.99  # of the intervals in which the frequencies of a label must contain the class priors
 ROUNDED_PRIOR = 0.005  # class priors are often rounded to two decimals
 LABEL_SEPARATION = 0.7  # difference of the rates in positives and negatives that a column must exceed to be a label
+NAMED_LABEL_LEVEL = 0.05  # one-sided level at which the frequencies in a column with a label name must differ
 LABEL_VALUES = 0.99  # fraction of the known cells that have one of two values
 LABEL_NAMES = {"label", "labels", "class", "target", "y", "outcome", "positive", "is_positive", "truth", "ground_truth"}
 
@@ -105,8 +106,9 @@ def find_label_columns(
 
     By the equations above, a value with frequencies θ and θ′ occurs in all positives and in no negatives. Exact
     intervals of both frequencies must contain the class priors. With few rows, a good feature can look like a label, so
-    a lower bound of t − f must also reach `LABEL_SEPARATION`, unless the column has a typical label name. See
-    `find_leaking_columns` for the parameters. ``benchmarks/label_column.py`` measures false alarms and power.
+    a lower bound of t − f must also reach `LABEL_SEPARATION`. In a column with a typical label name, it is enough that
+    the value is significantly more frequent in the set with the higher class prior. See `find_leaking_columns` for the
+    parameters. ``benchmarks/label_column.py`` measures false alarms and power.
 
     >>> schema = Schema((TableColumn("sick", "boolean"), TableColumn("smokes", "boolean")))
     >>> in_a = pd.DataFrame({"sick": [1.0] * 160 + [0.0] * 40, "smokes": [1.0] * 100 + [0.0] * 100})
@@ -143,14 +145,21 @@ def find_label_columns(
 
 def _has_class_priors(column: TableColumn, counts: Sequence[int], sizes: Sequence[int], priors: Pair) -> bool:
     """Return whether the frequencies of a value match the class priors, and the value is rare in negatives."""
-    level = (1 - LABEL_CONFIDENCE) / 2
-    low, high = np.transpose([exact_interval(*pair, level) for pair in zip(counts, sizes, strict=True)])
+    low, high = _intervals(counts, sizes, (1 - LABEL_CONFIDENCE) / 2)
     if (priors < low - ROUNDED_PRIOR).any() or (priors > high + ROUNDED_PRIOR).any():
         return False
+    named = column.name.lower() in LABEL_NAMES
+    if named:
+        low, high = _intervals(counts, sizes, NAMED_LABEL_LEVEL)
     q, own, other = np.divide(counts, sizes), int(np.argmax(priors)), int(np.argmin(priors))
     separation = q[own] - q[other] - math.hypot(q[own] - low[own], high[other] - q[other])
-    named = column.name.lower() in LABEL_NAMES
-    return named or bool(separation >= LABEL_SEPARATION * (priors[own] - priors[other]))
+    return bool(separation > 0 if named else separation >= LABEL_SEPARATION * (priors[own] - priors[other]))
+
+
+def _intervals(counts: Sequence[int], sizes: Sequence[int], level: float) -> tuple[Floats, Floats]:
+    """Return the lower and the upper ends of the exact intervals of the frequencies in both sets."""
+    low, high = np.transpose([exact_interval(*pair, level) for pair in zip(counts, sizes, strict=True)])
+    return low, high
 
 
 class ColumnCells(NamedTuple):

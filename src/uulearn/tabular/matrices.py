@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from uulearn.data import DenseRows
 from uulearn.data.holdout import Positions, choose_held_out, digests_of
 from uulearn.exceptions import TableError
+from uulearn.io.arrow import refuse_ambiguous
 from uulearn.tabular.cells import compact
 from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema, base_folder, load_images, open_rows, survey_images
@@ -49,6 +50,7 @@ class RowSource:
         self._kept: list[pd.DataFrame] = []
         self._store: BinaryIO | None = None  # frames in Arrow format, in an unnamed temporary file
         self._parsed = False
+        self.ambiguous: dict[str, str] = {}  # see `TableReader.ambiguous`
         self._as_numbers: set[str] = set()  # text columns that were stored as numbers in at least one chunk
 
     @property
@@ -82,7 +84,7 @@ class RowSource:
         self._parsed = True
         kept: list[pd.DataFrame] | None = [] if first else None
         with open_rows(self.path, images=self.images, sheet=self.sheet) as reader:
-            self.notes = list(reader.notes)
+            self.notes, self.ambiguous = list(reader.notes), reader.ambiguous
             for chunk in reader:
                 frame = compact(chunk) if first and not reader.typed else chunk
                 if frame is not chunk:
@@ -177,6 +179,8 @@ def prepare(
     sizes = _read_both(sources, "rows", survey.add)
     schema, notes = survey.finish()
     for source in sources:
+        numbers = (column.name for column in schema.columns if column.kind == "number")
+        refuse_ambiguous(source.name, source.ambiguous, numbers)
         source.keep_spelling(column.name for column in schema.columns if column.kind == "text")
     samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
     leaking_columns = find_leaking_columns(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)

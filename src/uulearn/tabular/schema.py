@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
 from uulearn.io.formats import repeated_names
-from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, UNREADABLE, Cells, parse_cells
+from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, PERCENT, PLAIN, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
@@ -177,6 +177,12 @@ def quote_value(value: str, limit: int = 40) -> str:
 
 def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: str) -> None:
     wanted = {"number": NUMBER, "boolean": BOOLEAN, "date": DATE}.get(column.kind)
+    signs = cells.signs[cells.counts() > 0] if wanted == NUMBER else np.empty(0)
+    if (signs == PERCENT).any() and (signs == PLAIN).any():
+        raise TableError(
+            f"{name} has numbers with and without a percent sign in column {column.name!r}; write all numbers as in "
+            "the files that the model was trained on."
+        )
     bad = cells.kinds == UNREADABLE
     if wanted is not None:
         bad = (cells.kinds != wanted) | (np.isnat(cells.dates) if wanted == DATE else bad)

@@ -4,12 +4,13 @@ A column is a number, boolean or date column if all non-missing cells in both fi
 are words: the column is a category if it has few distinct values, and text otherwise.
 
 - If a column is a number or date column in only one file, an error with an example is raised.
-- ``1,234`` and ``3,5`` are not numbers. A column with such cells is a word column, and a note is added.
+- ``1,234`` is not a number, because the comma is ambiguous. A column of such cells raises an error.
+- A column of numbers with and without percent signs raises an error, because ``45%`` is 0.45 and ``45`` is 45.
 - The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
   day comes first. If no cell determines the order, the day is assumed to come first, and a note is added.
 - A category has at most 50 values, or at most 200 if there are 100 rows per value on average, and at least twice as
   many rows as values. A value in fewer than 5 rows, or in less than 0.1% of the rows, becomes ``"(other)"``.
-- Columns that are empty, constant or copies of another column are dropped, and a note is added.
+- Columns that are empty, constant, copies of another column or identifiers are dropped, and a note is added.
 """
 
 import hashlib
@@ -32,6 +33,8 @@ from uulearn.tabular.cells import (
     EITHER,
     MONTH_FIRST,
     NUMBER,
+    PERCENT,
+    PLAIN,
     UNREADABLE,
     WORD,
     Cells,
@@ -47,10 +50,15 @@ ROWS_PER_CATEGORY = 100  # mean number of rows per value from which `MAX_CATEGOR
 MIN_CATEGORY_ROWS, MIN_CATEGORY_FRACTION = 5, 0.001  # a value with fewer rows becomes `OTHER`
 LONG_TEXT = 40  # mean number of letters per cell above which text counts as sentences
 MIN_IDENTIFIED_ROWS = 20  # with fewer rows, distinct values do not indicate an identifier
+MIN_NUMBERED_ROWS = 200  # with fewer rows, distinct integers do not indicate an identifier
+MAX_IDENTIFIER_LETTERS = 16  # mean number of letters per cell above which distinct words may be sequences or addresses
 DENSE = 2  # maximum ratio of range to count for which distinct integers look like row numbers
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
 """Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
+IDENTIFIER = (
+    "every row has a different value, like an identifier (--id copies it to the output of predict, --only uses it)"
+)
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
 
@@ -80,6 +88,7 @@ class ColumnSummary:
         self.orders = np.zeros((2, EITHER + 1), dtype=np.int64)
         self.examples: list[dict[int, Example]] = [{}, {}]
         self.order_examples: list[dict[int, Example]] = [{}, {}]
+        self.sign_examples: list[dict[int, Example]] = [{}, {}]
         self.value_counts: dict[str, int] | None = {}  # None if there are more than `MAX_CATEGORIES` values
         self.low, self.high = np.inf, -np.inf
         self.is_integer, self.has_time, self.is_rising = True, False, [True, True]
@@ -160,7 +169,11 @@ class ColumnSummary:
             self.value_counts = None
 
     def _keep_examples(self, cells: Cells, which: int, start: int) -> None:
-        for labels, seen in ((cells.kinds, self.examples[which]), (cells.orders, self.order_examples[which])):
+        for labels, seen in (
+            (cells.kinds, self.examples[which]),
+            (cells.orders, self.order_examples[which]),
+            (cells.signs, self.sign_examples[which]),
+        ):
             for label in set(np.flatnonzero(np.bincount(labels)).tolist()) - seen.keys():
                 rows = np.append(labels == label, False)[cells.codes]
                 if rows.any():
@@ -315,7 +328,7 @@ class Survey:
                 raise TableError(f"{self.files[which]} has no rows; both files must have rows.")
         summaries = {name: self.summaries[name] for name in wanted}
         self._check_kinds(summaries)
-        useless, notes = _find_useless_columns(summaries)
+        useless, notes = _find_useless_columns(summaries, kept=self.only)
         used = {name: summary for name, summary in summaries.items() if name not in useless}
         if not used:
             raise TableError(f"no column is left for training: {' '.join(notes)}")
@@ -330,19 +343,31 @@ class Survey:
             also = f"; the same applies to {join_names(different[1:])}" if different[1:] else ""
             raise TableError(f"{self._explain_mismatch(different[0])}{also}.")
         for name, summary in summaries.items():
-            if summary.kind == DATE and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
-                day, month = (
-                    next(
-                        f"{examples[order].text} of {file}"
-                        for examples, file in zip(summary.order_examples, self.files, strict=True)
-                        if order in examples
-                    )
-                    for order in (DAY_FIRST, MONTH_FIRST)
+            if summary.n_separated and summary.n_separated + summary.kinds[:, NUMBER].sum() == summary.known:
+                which = 0 if WORD in summary.examples[0] else 1
+                raise TableError(
+                    f"column {name!r} of {self.files[which]} has numbers such as {summary.examples[which][WORD].text}, "
+                    "in which a separator could mark thousands or decimals; write numbers like 1234.5, or drop the "
+                    f"column (--drop {shlex.quote(name)})."
                 )
+            if summary.kind == DATE and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
+                day, month = (self._first(summary.order_examples, order) for order in (DAY_FIRST, MONTH_FIRST))
                 raise TableError(
                     f"column {name!r} has dates with the day first ({day}) and with the month first ({month}); write "
                     f"all dates like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
                 )
+            if summary.kind == NUMBER and {PERCENT, PLAIN} <= {*summary.sign_examples[0], *summary.sign_examples[1]}:
+                percent, plain = (self._first(summary.sign_examples, sign) for sign in (PERCENT, PLAIN))
+                raise TableError(
+                    f"column {name!r} has numbers with a percent sign ({percent}) and without it ({plain}); write all "
+                    f"numbers with it or all without it, or drop the column (--drop {shlex.quote(name)})."
+                )
+
+    def _first(self, examples: list[dict[int, Example]], label: int) -> str:
+        """Return the first example with this label, and its file, as text."""
+        return next(
+            f"{own[label].text} of {file}" for own, file in zip(examples, self.files, strict=True) if label in own
+        )
 
     def _explain_mismatch(self, name: str) -> str:
         """Return a message that explains how a column differs between the files, with examples and a fix."""
@@ -362,8 +387,11 @@ class Survey:
         )
 
 
-def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str, str], list[str]]:
-    """Return the columns that carry no information, with a reason for each column, and one note per reason."""
+def _find_useless_columns(summaries: dict[str, ColumnSummary], kept: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the columns that carry no information, with a reason for each column, and one note per reason.
+
+    Identifiers in ``kept``, the columns that the user named, are not dropped.
+    """
     why: dict[str, str] = {}
     originals: dict[bytes, str] = {}
     for name, summary in summaries.items():
@@ -374,6 +402,8 @@ def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str
             why[name] = "every row has the same value"
         elif (original := originals.setdefault(summary.digest.digest(), name)) != name:
             why[name] = f"a copy of {original!r}"
+        elif name not in kept and _is_identifier(name, summary):
+            why[name] = IDENTIFIER
     reasons: dict[str, list[str]] = {}
     for name, reason in why.items():
         reasons.setdefault(reason, []).append(name)
@@ -382,6 +412,18 @@ def _find_useless_columns(summaries: dict[str, ColumnSummary]) -> tuple[dict[str
         for reason, names in reasons.items()
     ]
     return why, notes
+
+
+def _is_identifier(name: str, summary: ColumnSummary) -> bool:
+    """Return whether a column has a different short word, or a different integer of a dense range, in every row."""
+    if not summary.all_different or summary.known < MIN_IDENTIFIED_ROWS:
+        return False
+    if summary.kind == NUMBER:
+        dense = summary.high - summary.low < DENSE * summary.known
+        return summary.is_integer and dense and summary.known >= MIN_NUMBERED_ROWS
+    short = summary.n_with_space == 0 and summary.n_letters <= MAX_IDENTIFIER_LETTERS * summary.known
+    words = summary.kinds[:, WORD].sum() - summary.n_separated > summary.known / 2  # not numbers with a few words
+    return summary.kind == WORD and bool(short and words) and _make_column(name, summary).kind == "text"
 
 
 def _make_column(name: str, summary: ColumnSummary) -> TableColumn:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from uulearn.data.identity import digest
-from uulearn.exceptions import CheckpointError
+from uulearn.exceptions import CheckpointError, OtherRunError
 from uulearn.risk import UURisk
 from uulearn.storage import load_tree, save_tree
 from uulearn.training.identity import describe
 from uulearn.training.options import RunOptions
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 MAY_DIFFER = {"epochs", "fit_seed", "checkpoint_dir", "checkpoint_every", "progress", "device", "graph", "distributed"}
 """Options that may be changed when a run is resumed."""
 
@@ -62,7 +62,7 @@ class Checkpoint:
         own, stored = self.fingerprint, state["fingerprint"]
         differing = sorted(key for key in own.keys() | stored.keys() if own.get(key) != stored.get(key))
         if differing:
-            raise CheckpointError(
+            raise OtherRunError(
                 f"{self.path} belongs to another run (different: {', '.join(differing)}); delete it to train from the "
                 "start, or choose another checkpoint_dir."
             )

@@ -95,48 +95,56 @@ class CrossedEpochs:
     def __init__(
         self, sizes: tuple[int, int], coefficients: Sequence[UUCoefficients], seeds: Sequence[int], smoothing: int
     ) -> None:
-        sets = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
+        self.sizes = list(sizes)
         self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
         """Part number of every held-out row, with the rows of set 0 first; shape (R, n)."""
         self.errors: list[Tensor] = []
         """For each epoch, the validation errors computed without one of the parts, shape (R, parts)."""
-        self.scores = torch.full((EPOCH_PARTS, *self.parts.shape), math.nan)
-        """Scores of all held-out rows at the epoch selected without one of the parts, shape (parts, R, n)."""
+        self.own = torch.full(self.parts.shape, math.nan)
+        """Scores of the rows at the epoch selected without their own part, shape (R, n)."""
+        self.magnitude = torch.full((len(seeds), EPOCH_PARTS), math.nan)
+        """Mean magnitude of all scores at the epoch selected without one of the parts, shape (R, parts)."""
         self._best = [[BestEpoch(smoothing, None) for _ in range(EPOCH_PARTS)] for _ in seeds]
         # If q and q′ are the fractions of each set predicted positive, the error is a − c − (a + b)q + (c + d)q′.
         self._constants = torch.tensor([[a - c] for a, _, c, _ in coefficients], dtype=torch.float64)
         slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in coefficients], dtype=torch.float64)
-        others = (self.parts[:, None] != torch.arange(EPOCH_PARTS)[:, None]).double()
-        counts = torch.stack([others[..., sets == which].sum(2) for which in (0, 1)], 2)
-        self._weights = others * (slopes[:, None] / counts)[..., sets]
+        self._slopes = slopes[:, None] / self._count_others(torch.ones_like(self.own))
 
     def update(self, scores: Tensor, running: Sequence[bool]) -> None:
         """Add the scores of the next epoch, shape (R, n); runs that have stopped are not updated."""
-        weight = torch.einsum("rn,rpn->rp", (scores > 0).double(), self._weights)
-        self.errors.append(self._constants + weight)
+        self.errors.append(self._constants + (self._slopes * self._count_others(scores > 0)).sum(2))
+        better = torch.zeros_like(self.magnitude, dtype=torch.bool)
         for (run, part), error in np.ndenumerate(self.errors[-1].numpy()):
-            if running[run] and self._best[run][part].update(float(error)):
-                self.scores[part, run] = scores[run]
+            better[run, part] = running[run] and self._best[run][part].update(float(error))
+        self.own = torch.where(better.gather(1, self.parts), scores, self.own)
+        self.magnitude = torch.where(better, scores.abs().mean(1, keepdim=True), self.magnitude)
 
     def cross(self, final: Tensor) -> Tensor:
         """Return the scores of each part at the epoch selected on the other parts, rescaled to ``final``; shape (R, n).
 
         Scores grow during training, so each epoch's scores are rescaled to the mean magnitude of the final scores.
         """
-        scale = final.abs().mean(1, keepdim=True) / self.scores.abs().mean(2, keepdim=True)
-        rescaled = torch.where(scale.isfinite(), self.scores * scale, final)
-        return rescaled.gather(0, self.parts[None])[0]
+        scale = (final.abs().mean(1, keepdim=True) / self.magnitude).gather(1, self.parts)
+        return torch.where(scale.isfinite(), self.own * scale, final)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the errors and scores recorded so far."""
-        return {"errors": list(self.errors), "scores": self.scores.clone()}
+        return {"errors": list(self.errors), "own": self.own, "magnitude": self.magnitude}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
-        self.errors, self.scores = list(state["errors"]), state["scores"]
+        self.errors, self.own, self.magnitude = list(state["errors"]), state["own"], state["magnitude"]
         for errors in self.errors:
             for (run, part), error in np.ndenumerate(errors.numpy()):
                 self._best[run][part].update(float(error))
+
+    def _count_others(self, marked: Tensor) -> Tensor:
+        """Return the number of marked rows of each set outside each part, shape (R, parts, 2)."""
+        counts = []
+        for own, parts in zip(*(torch.split(rows, self.sizes, 1) for rows in (marked, self.parts)), strict=True):
+            inside = torch.zeros(self.magnitude.shape, dtype=torch.float64).scatter_add_(1, parts, own.double())
+            counts.append(inside.sum(1, keepdim=True) - inside)
+        return torch.stack(counts, 2)
 
 
 def _assign_parts(sizes: tuple[int, int], seed: int) -> Tensor:
