@@ -30,7 +30,7 @@ RECORD_BOOST = 0.2
 CELL = re.compile(r"<t[dh][^>]*>.*?</t[dh]>", re.DOTALL)
 LONG_CODE = re.compile(r"(?<=<code>)[^<]{13,}(?=</code>)")
 """Code of this length in a table may be broken after a separator."""
-SEPARATOR = re.compile(r"(?<=\w)([._/(=-]|, ?)(?=[\w&])")
+SEPARATOR = re.compile(r"(?<=\w)([._/(=-]|, ?)(?=[\w&])|(?<=[a-z])(?=[A-Z][a-z])")
 PAIR = re.compile(r"(<td[^>]*>)(\(?[\d.]+, [\d.]+\)?)(?=</td>)")
 """A cell that contains two priors."""
 MODULE_TITLE = re.compile(r"(?<=>)uulearn(?:\.\w+)+(?=<a class=\"headerlink\"[^>]*>[^<]*</a></h1>)")

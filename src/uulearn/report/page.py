@@ -1,6 +1,7 @@
 """Render the report from the facts of a fit and its training history, with the template ``report.html.jinja``."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,11 +18,13 @@ from uulearn.report import charts
 from uulearn.report.html import HtmlTable, name, render_page
 from uulearn.report.training import TrainingCurves
 from uulearn.storage import write_atomically
-from uulearn.training.history import History
+from uulearn.training.history import History, StopReason
 
 TITLE = "Report on a classifier trained from two unlabeled sets"
 MAX_UNUSED_COLUMNS = 10
 """Maximum number of unused columns listed in the text; the table lists all columns."""
+DROPPED = re.compile(r"Columns? .* (?:is|are) dropped: ", re.DOTALL)
+"""Start of a note about unused columns, which the page lists separately."""
 SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
@@ -91,7 +94,9 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         unused=[column for column in facts.columns if not column.used],
         max_unused=MAX_UNUSED_COLUMNS,
         kinds=Counter(column.kind or "unknown" for column in facts.columns if column.used),
+        notes=[note for note in facts.notes if not DROPPED.match(note)],
         stop_reason=history.stop_reason,
+        all_epochs=history.stop_reason == StopReason.EPOCHS_DONE.format(len(history)),
         curves=curves,
         training_charts=[chart for chart in training if chart is not None],
         targets=charts.target_chart(facts),
