@@ -49,7 +49,7 @@ from uulearn.datasets import make_sets
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.reproduction.store import key
 from uulearn.risk import UURisk
-from uulearn.risk.derivatives import hessian_bound, score_gradient
+from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
 from uulearn.risk.functional import row_weights
 from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.schema import Schema, TableColumn
@@ -178,7 +178,8 @@ def train(
     label = weight = None
     if setting.get("kind") == "forest":  # trees on the gradient at score 0, where all of them start
         parameters |= {"objective": "regression", "boosting": "rf", "boost_from_average": False}
-        slope = score_gradient(torch.zeros(len(rows), dtype=torch.float64), weights, risk.loss, risk.method).numpy()
+        start = torch.zeros(len(rows), dtype=torch.float64)
+        slope = risk_and_gradient(start, weights, risk.loss, risk.method)[1].numpy()
         label, weight = -slope * len(rows) / bound, bound
     starts: list[Any] = [None] * (1 + len(others))
     if setting["columns"] == "ridge":
@@ -198,7 +199,7 @@ def train(
 
     def gradient(scores: Floats, _: Any) -> tuple[Floats, Floats]:
         at = torch.from_numpy(scores)
-        first = score_gradient(at, weights, risk.loss, risk.method).numpy() * len(scores)
+        first = risk_and_gradient(at, weights, risk.loss, risk.method)[1].numpy() * len(scores)
         if setting["hessian"] == "bound":
             return first, bound
         sigmoid = expit(scores)
