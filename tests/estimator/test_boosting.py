@@ -13,14 +13,15 @@ from uulearn.data.inputs import read_two_tables
 from uulearn.estimator import make_plan
 from uulearn.estimator.boosting import BoostingModel, TreeParameters
 from uulearn.estimator.learners import MeanModel, ModelTask
-from uulearn.exceptions import ModelFormatError
+from uulearn.exceptions import FailedSettingWarning, ModelFormatError
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models.trees import BoostedTrees
-from uulearn.risk import UURisk
+from uulearn.risk import UURisk, uu_risk
 from uulearn.selection import UUClassifierCV, prior_sensitivity
 from uulearn.streaming import RowStream
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.training.early_stopping import CrossedEpochs
+from uulearn.training.out_of_fold import fold_seed
 
 pytest.importorskip("lightgbm")
 
@@ -71,7 +72,7 @@ def test_beats_boosting_on_set_membership(fitted, problem):
     X0, X1, X, y = problem
     membership = SurrogateSetClassifier(PRIORS, 0.5, random_state=0)
     membership.fit(np.concatenate([X0, X1]), np.repeat([0, 1], [len(X0), len(X1)]))
-    assert (fitted.predict(X) == y).mean() > (membership.predict(X) == y).mean() + 0.01
+    assert (fitted.predict(X) == y).mean() > (membership.predict(X) == y).mean() + 0.005
 
 
 @pytest.mark.parametrize("sampled", [None, {"bagging_fraction": 0.5, "feature_fraction": 0.5}])
@@ -157,27 +158,48 @@ def test_every_method_and_loss_reduces_the_objective(problem, method, loss):
     )
 
 
-def test_held_out_rows_are_scored_at_a_round_chosen_on_other_rows(problem):
-    """The scores are those of `CrossedEpochs` on predictions of all numbers of rounds."""
-    given = read_two_tables(*problem[:2], any_shape=False)
-    plan = make_plan(boosting(epochs=25, patience=None).get_params(deep=False), given)
-    task = ModelTask(plan.data, PRIORS, 0.5, 5, folds=plan.folds)
-    (part,) = plan.learner.train_folds(task, [1])
-    every = make_plan(boosting(epochs=25, early_stopping=False).get_params(deep=False), given)
-    full = every.learner.train(task.of_fold(1)).model.trees
-    held_out = task.of_fold(1).validation
-    rows = np.concatenate(
-        [held_out.take(which, torch.arange(size)).numpy() for which, size in enumerate(held_out.sizes)]
-    )
+def test_rounds_are_chosen_for_all_folds_and_a_row_is_scored_at_a_round_that_other_rows_chose(problem):
+    """The rounds and scores are those of the rules applied to predictions of all numbers of rounds."""
+    given = read_two_tables(*(part[:100] for part in problem[:2]), any_shape=False)
+    plan = make_plan(boosting(epochs=25, lr=0.5, patience=None).get_params(deep=False), given)
+    task = ModelTask(plan.data, PRIORS, 0.5, 6, folds=plan.folds)
+    found = plan.learner.train_folds(task)
+    every = make_plan(boosting(epochs=25, lr=0.5, early_stopping=False).get_params(deep=False), given)
+    full = every.learner.train_folds(task)
+    rows = [plan.data.take(which, torch.arange(size)).numpy() for which, size in enumerate(plan.data.sizes)]
+    own = [[part == fold for part in plan.folds] for fold in range(5)]
+    held_out = torch.cat([torch.cat([part.scores[which] for part in found]) for which in (0, 1)])
+    sizes = plan.data.sizes
     risk = UURisk(PRIORS, 0.5)
-    crossed = CrossedEpochs(held_out.sizes, [risk.coefficients], [task.of_fold(1).seed], 5)
+    crossed = CrossedEpochs(sizes, [risk.coefficients], [fold_seed(6, 0)], 5)
+    errors, scores = [], []
     for count in range(1, 26):
-        scores = BoostedTrees(*(array[:count] for array in vars(full).values())).score(rows)
-        crossed.update(torch.from_numpy(scores)[None], [True])
-    own = torch.from_numpy(part.model.trees.score(rows))
-    expected = crossed.cross(own[None])[0]
-    torch.testing.assert_close(torch.cat(part.scores), expected)
-    assert (expected != own).any()
+        trees = [BoostedTrees(*(array[:count] for array in vars(part.model.trees).values())) for part in full]
+        by_set = [np.concatenate([trees[f].score(rows[which][own[f][which]]) for f in range(5)]) for which in (0, 1)]
+        scores.append(torch.from_numpy(np.concatenate(by_set)))
+        crossed.update(scores[-1][None], [True])
+        sets = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
+        errors.append(uu_risk(scores[-1], sets, PRIORS, 0.5, loss="zero_one").unbiased.item())
+    smoothed = [np.mean(errors[max(0, last - 4) : last + 1]) for last in range(25)]
+    best = int(np.argmin(smoothed)) + 1
+    assert {part.history.best_epoch for part in found} == {best}
+    assert {part.model.trees.values.shape[0] for part in found} == {best}
+    expected = crossed.cross(scores[best - 1][None])[0]
+    torch.testing.assert_close(held_out, expected, atol=1e-5, rtol=1e-4)
+    assert (expected != scores[best - 1]).any()
+    assert {part.history.stop_reason for part in found} == {"all 25 epochs done"}
+
+
+def test_one_callback_stops_the_models_of_all_folds(problem):
+    seen = []
+
+    def callback(record, model):
+        seen.append(record["epoch"])
+        return len(seen) == 7  # the second model in its second round
+
+    found = boosting(n_estimators=5).fit_sets(*problem[:2], callback=callback)
+    assert seen == [1] * 5 + [2] * 5
+    assert {len(model) for model in found.history_.models} == {2}
 
 
 def test_labeled_rows_are_recorded_and_a_callback_stops_training(problem):
@@ -222,6 +244,38 @@ def test_search_sensitivity_and_self_training(problem):
     assert len(found.rows) == 4
     trained = base.set_params(self_training_rounds=1).fit_sets(X0, X1)
     assert (trained.predict(X) == y).mean() > 0.8
+
+
+def test_search_with_a_store_gives_the_model_of_a_plain_fit(problem, tmp_path):
+    """The number of rounds is chosen on all folds, so a job trains all folds even if one model was lost."""
+    X0, X1, X, _ = problem
+    plain = boosting(epochs=30, n_estimators=3, lr=0.5)
+    expected = clone(plain).fit_sets(X0, X1)
+
+    def search():
+        return UUClassifierCV(plain, {"l2": [0.0]}, store=tmp_path).fit_sets(X0, X1)
+
+    for _ in range(2):
+        found = search().best_estimator_
+        np.testing.assert_array_equal(found.decision_function(X), expected.decision_function(X))
+        assert len({model.best_epoch for model in found.history_.models}) == 1
+        stored = sorted(tmp_path.glob("*.safetensors"))
+        assert len(stored) == 3
+        stored[1].unlink()
+    before = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*.safetensors"))}
+    search()
+    assert all(path.stat().st_mtime_ns > time for path, time in before.items())
+
+
+def test_a_search_reports_a_setting_whose_risk_is_not_finite(problem):
+    base = boosting(epochs=3, n_estimators=3, method="unbiased")
+    with pytest.warns(FailedSettingWarning, match="1 of 2 settings failed"):
+        found = UUClassifierCV(base, {"loss": ["sigmoid", _exploding]}).fit_sets(*problem[:2])
+    assert found.best_params_ == {"loss": "sigmoid"}
+
+
+def _exploding(z):
+    return torch.exp(torch.exp(-40 * z))
 
 
 def test_defaults(problem):

@@ -28,19 +28,20 @@ from uulearn.estimator.learners import FoldScores, Learner, ModelFit, ModelState
 from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
 from uulearn.models.trees import MAX_LEAVES, TREE_CHUNK_ROWS, BoostedTrees
-from uulearn.risk import LOSSES, UURisk, pn_risk
-from uulearn.risk.corrections import MethodLike, get_method
-from uulearn.risk.derivatives import hessian_bound, score_gradient
-from uulearn.risk.functional import RowWeights, row_weights, weighted_risk
+from uulearn.risk import UURisk, pn_risk
+from uulearn.risk.corrections import MethodLike
+from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
+from uulearn.risk.functional import UURiskParts, row_weights, weighted_risk
 from uulearn.risk.losses import LossFunction
 from uulearn.training import History, RunOptions
 from uulearn.training.early_stopping import CrossedEpochs, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, StopReason, make_record
-from uulearn.training.options import SMALL_CELLS
-from uulearn.training.out_of_fold import count_folds
+from uulearn.training.options import SMALL_CELLS, few_threads
+from uulearn.training.out_of_fold import count_folds, fold_seed
 from uulearn.training.progress import ProgressBar
 
-UNBIASED = get_method("unbiased")
+Matrix = NDArray[np.float32]
+
 CURVATURE = 0.25
 """Bound of the second derivative of a loss; 0.25 is exact for the logistic loss."""
 
@@ -122,6 +123,7 @@ class BoostingLearner(Learner):
     """
 
     kind: ClassVar[str] = "boosting"
+    folds_together: ClassVar[bool] = True
 
     options: RunOptions
     trees: TreeParameters = TreeParameters()
@@ -145,19 +147,52 @@ class BoostingLearner(Learner):
         """Train one model; with early stopping, its trees are those of the best round."""
         if not isinstance(task.data, TwoSets):
             raise ValueError("model='boosting' needs all rows in memory; use model='mlp' for streamed sets.")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
-            risk = UURisk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
-        return _Run(self, task.data, task, risk).run()
+        parts = [task.data] if task.validation is None else [task.data, task.validation]
+        rows, sets, place = _join(parts)
+        return self._train(rows, sets, [_Part(task, place == 0, place == 1)])[0]
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
-        """Train one model per fold; with early stopping, a row is scored at a round chosen on other rows."""
-        found = []
-        for fold in range(count_folds(task.in_folds()[1])) if chosen is None else chosen:
-            fitted = self.train(task.of_fold(fold))
+        """Train one model per fold, all with the same number of rounds, which is chosen on the rows of all these folds.
+
+        With early stopping, a row is scored at a round chosen on other rows.
+        """
+        data, folds = task.in_folds()
+        rows, sets, _ = _join([data])
+        fold_of, found = np.concatenate(folds), []
+        chosen = range(count_folds(folds)) if chosen is None else chosen
+        parts = [
+            _Part(dataclasses.replace(task, seed=fold_seed(task.seed, fold)), fold_of != fold, fold_of == fold)
+            for fold in chosen
+        ]
+        for fitted in self._train(rows, sets, parts):
             assert fitted.held_out_scores is not None
             found.append(FoldScores(fitted.model, fitted.history, fitted.held_out_scores))
         return found
+
+    def _train(self, rows: Matrix, sets: NDArray[np.int64], parts: Sequence[_Part]) -> list[ModelFit]:
+        task = parts[0].task
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
+            risk = UURisk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
+        table = import_lightgbm().Dataset(rows, params=self._parameters(rows, task.seed))
+        runs = []
+        for part in parts:
+            if (rows[part.trained] == rows[part.trained][0]).all():
+                raise ValueError("every column is constant in the training rows; add columns that depend on the class.")
+            runs.append(_Run(part, table, sets, risk, self._parameters(rows[part.trained], part.task.seed)))
+        with few_threads(len(rows), rows.shape[1:]):
+            return _train_together(runs, self.options, risk)
+
+    def _parameters(self, rows: Matrix, seed: int) -> dict[str, Any]:
+        """Return the parameters of LightGBM for these training rows."""
+        return {
+            **vars(self.trees), "min_data_in_leaf": max(1, min(self.trees.min_data_in_leaf, len(rows) // 10)),
+            "feature_pre_filter": False, "bagging_freq": int(self.trees.bagging_fraction < 1),
+            "learning_rate": self.options.lr, "lambda_l2": self.options.l2, "min_sum_hessian_in_leaf": 0.0,
+            "objective": "none", "metric": "None", "use_missing": False, "seed": seed % 2**31,
+            "num_threads": 1 if rows.size < SMALL_CELLS else torch.get_num_threads(),
+            "deterministic": True, "force_row_wise": True, "verbosity": -1,
+        }  # fmt: skip
 
     def restore(self, state: ModelState, row_shape: tuple[int, ...]) -> BoostingModel:
         """Return the stored trees after checking them."""
@@ -173,126 +208,197 @@ class BoostingLearner(Learner):
         return BoostingModel(trees)
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The rows of one model: those it is trained on, and those held out (masks over all rows)."""
+
+    task: ModelTask
+    trained: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
+
+
+class _WeightedRows:
+    """Weights of rows in the risk, and the risk of their scores."""
+
+    def __init__(self, sets: NDArray[np.int64], risk: UURisk) -> None:
+        self.weights = row_weights(torch.from_numpy(sets), risk.coefficients)
+        self.loss, self.method = risk.loss, risk.method
+        positive, negative, _ = self.weights
+        # Since ℓ(−g) = 1 − ℓ(g) for the zero-one loss, its unbiased risk is a constant minus a weighted sum of signs.
+        self._constant, self._slopes = (positive + negative).double().sum().item() / 2, (positive - negative) / 2
+
+    def zero_one(self, scores: Tensor) -> float:
+        """Return the unbiased zero-one risk."""
+        return self._constant - (self._slopes @ scores.sign()).item()
+
+    def risk(self, scores: Tensor) -> dict[str, float]:
+        """Return all parts of the risk."""
+        return self._named(weighted_risk(scores, self.weights, self.loss, self.method), scores)
+
+    def risk_and_gradient(self, scores: Tensor) -> tuple[dict[str, float], Tensor]:
+        """Return all parts of the risk, and the gradient of the objective."""
+        parts, gradient = risk_and_gradient(scores, self.weights, self.loss, self.method)
+        return self._named(parts, scores), gradient
+
+    def _named(self, parts: UURiskParts, scores: Tensor) -> dict[str, float]:
+        return {name: part.item() for name, part in parts._asdict().items()} | {"zero_one": self.zero_one(scores)}
+
+
 class _Run:
-    """The training of one model."""
+    """The training of one model, one round at a time."""
 
-    def __init__(self, learner: BoostingLearner, data: TwoSets, task: ModelTask, risk: UURisk) -> None:
-        self.options, self.task, self.risk = learner.options, task, risk
-        self.history = History(labels_used=task.test is not None)
-        self.best = follow_epochs(self.options, task.validation is not None)
-        self.weights = _weights(data, risk)
-        self.hessian = hessian_bound(self.weights, risk.method, CURVATURE)
-        self.scores: dict[str, Tensor] = {}
-        """Scores of the training, validation and test rows after the last round."""
-        lightgbm, rows = import_lightgbm(), _join(data)
-        if (rows == rows[0]).all():
-            raise ValueError("every column is constant in the training rows; add columns that depend on the class.")
-        least = max(1, min(learner.trees.min_data_in_leaf, len(rows) // 10))
-        parameters = {
-            **vars(learner.trees), "min_data_in_leaf": least, "feature_pre_filter": False,
-            "bagging_freq": int(learner.trees.bagging_fraction < 1),
-            "learning_rate": self.options.lr, "lambda_l2": self.options.l2, "min_sum_hessian_in_leaf": 0.0,
-            "objective": "none", "metric": "None", "use_missing": False, "seed": task.seed % 2**31,
-            "num_threads": 1 if rows.size < SMALL_CELLS else torch.get_num_threads(),
-            "deterministic": True, "force_row_wise": True, "verbosity": -1,
-        }  # fmt: skip
-        table = lightgbm.Dataset(rows, params=parameters)
-        self.booster = lightgbm.Booster(parameters, table)
-        self.others: dict[str, NDArray[np.float32]] = {}
-        self.crossed: CrossedEpochs | None = None
-        if task.validation is not None:
-            self.others["validation"] = _join(task.validation)
-            self.validation_weights = _weights(task.validation, risk)
-            if self.best is not None and min(task.validation.sizes) > 1:
-                about = [risk.coefficients], [task.seed], self.options.smoothing
-                self.crossed = CrossedEpochs(task.validation.sizes, *about)
-        if task.test is not None:
-            self.others["test"] = task.test[0].slice(0, task.test[0].n_rows).float().cpu().numpy()
-        for name, part in self.others.items():
-            self.booster.add_valid(lightgbm.Dataset(part, reference=table, params=parameters), name)
+    def __init__(
+        self, part: _Part, table: Any, sets: NDArray[np.int64], risk: UURisk, parameters: dict[str, Any]
+    ) -> None:
+        self.task, self.risk, self.lr = part.task, risk, parameters["learning_rate"]
+        self.history = History(labels_used=self.task.test is not None)
+        self.finished = False
+        """Whether no tree reduces the risk; the model is then not trained further."""
+        trained, self.held_out = np.flatnonzero(part.trained), np.flatnonzero(part.held_out)
+        self.held_out_sets = sets[self.held_out]
+        self.trained_rows = _WeightedRows(sets[trained], risk)
+        self.hessian = (len(trained) * hessian_bound(self.trained_rows.weights, risk.method, CURVATURE)).numpy()
+        lightgbm = import_lightgbm()
+        # A subset has the bins of the whole table, so the columns are binned once for all models.
+        own = table if part.trained.all() else table.subset(trained)
+        self.booster = lightgbm.Booster(parameters, own)
+        names = ["trained"]
+        if len(self.held_out):
+            names.append("held_out")
+            self.held_out_rows = _WeightedRows(sets[self.held_out], risk)
+            self.booster.add_valid(table.subset(self.held_out), names[-1])
+        if self.task.test is not None:
+            names.append("test")
+            rows = self.task.test[0].slice(0, self.task.test[0].n_rows).float().cpu().numpy()
+            self.booster.add_valid(lightgbm.Dataset(rows, reference=own, params=parameters), names[-1])
+        self.names = names
+        self.scores: dict[str, Tensor] = {"trained": torch.zeros(len(trained))}
+        """Scores of the training, held-out and test rows after the last round."""
+        _, self.gradient = self.trained_rows.risk_and_gradient(self.scores["trained"])
 
-    def run(self) -> ModelFit:
-        """Add trees until a stop reason is found."""
-        history, task, best_scores = self.history, self.task, None
-        with ProgressBar(self.options.epochs, self.options.progress) as bar:
-            while history.stop_reason is None:
-                started = time.perf_counter()
-                finished = self.booster.update(fobj=self._derivatives)
-                self._score()
-                record = self._record(len(history) + 1)
-                record["seconds"] = time.perf_counter() - started
-                history.epochs.append(record)
-                if self.best is None or self.best.observe(record, history):
-                    best_scores = self.scores.get("validation")
-                bar.update(len(history), record)
-                model: Any = None if task.callback is None else self._model()  # not a module, as callbacks expect
-                if task.callback is not None and task.callback(record, model):
-                    history.stop_reason = StopReason.CALLBACK
-                elif finished:
-                    history.stop_reason = f"no tree improves the risk after epoch {len(history)}"
-                elif len(history) == self.options.epochs:
-                    history.stop_reason = StopReason.EPOCHS_DONE.format(self.options.epochs)
-                elif self.best is not None and self.best.exhausted:
-                    history.stop_reason = self.best.stop_reason
-        if task.validation is None or best_scores is None:
-            return ModelFit(self._model(), history)
-        scores = best_scores if self.crossed is None else self.crossed.cross(best_scores[None])[0]
-        first, second = torch.split(scores, list(task.validation.sizes))
-        return ModelFit(self._model(), history, held_out_scores=(first, second))
-
-    def _derivatives(self, scores: NDArray[np.float64], _: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the gradient and the Hessian for the next tree."""
-        gradient = score_gradient(torch.from_numpy(scores), self.weights, self.risk.loss, self.risk.method)
-        # LightGBM adds l2 to the sum of the Hessian over the rows of a leaf, not to its mean.
-        return (len(scores) * gradient).numpy(), (len(scores) * self.hessian).numpy()
-
-    def _score(self) -> None:
-        """Copy the scores of all rows, which LightGBM passes to functions that compute metrics."""
-        parts: list[Tensor] = []
-
-        def copy(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
-            parts.append(torch.from_numpy(scores.copy()))
-            return "none", 0.0, False
-
-        self.booster.eval_train(copy)
-        self.booster.eval_valid(copy)
-        self.scores = dict(zip(("training", *self.others), parts, strict=True))
-
-    def _record(self, epoch: int) -> dict[str, Any]:
-        """Return the record of the round that was just finished."""
-        risk = self._risk(self.scores["training"], self.weights)
+    def advance(self) -> dict[str, Any]:
+        """Add one tree and return the record of the round."""
+        started = time.perf_counter()
+        self.finished = self.finished or self.booster.update(fobj=self._derivatives)
+        self._copy_scores()
+        risk, self.gradient = self.trained_rows.risk_and_gradient(self.scores["trained"])
         below = [float(risk[name] < 0) for name in ("positive", "negative")]
-        record = make_record(epoch, [*(risk[name] for name in BATCH_METRICS), *below], self.options.lr)
+        record = make_record(len(self.history) + 1, [*(risk[name] for name in BATCH_METRICS), *below], self.lr)
         if not math.isfinite(record["objective"]):
+            epoch = record["epoch"]
             raise NonFiniteRiskError(f"the risk stopped being finite in epoch {epoch}; lower lr, or use another loss.")
-        if "validation" in self.scores:
-            scores = self.scores["validation"] = self.scores["validation"].float()
-            if self.crossed is not None:
-                self.crossed.update(scores[None], [True])
-            risk = self._risk(scores.double(), self.validation_weights)
+        if "held_out" in self.scores:
+            risk = self.held_out_rows.risk(self.scores["held_out"])
             record |= {f"validation_{name}": risk[name] for name in VALIDATION_METRICS}
         if self.task.test is not None:
             scores, labels = self.scores["test"], self.task.test[1]
             record["test_accuracy"] = ((scores > 0) == (labels == 1)).double().mean().item()
             record["test_risk"] = pn_risk(scores, labels, self.risk.target_prior, loss=self.risk.loss).total.item()
+        record["seconds"] = time.perf_counter() - started
+        self.history.epochs.append(record)
         return record
 
-    def _risk(self, scores: Tensor, weights: RowWeights) -> dict[str, float]:
-        parts = weighted_risk(scores, weights, self.risk.loss, self.risk.method)._asdict()
-        parts["zero_one"] = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
-        return {name: part.item() for name, part in parts.items()}
-
-    def _model(self) -> BoostingModel:
+    def model(self) -> BoostingModel:
         """Return the trees up to the best round, or all trees without early stopping."""
         dumped = self.booster.dump_model(num_iteration=self.history.best_epoch)
         return BoostingModel(BoostedTrees.from_nodes([tree["tree_structure"] for tree in dumped["tree_info"]]))
 
+    def _derivatives(self, *_: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the gradient and the Hessian for the next tree."""
+        # LightGBM adds l2 to the sum of the Hessian over the rows of a leaf, not to its mean.
+        return (len(self.gradient) * self.gradient).numpy(), self.hessian
 
-def _join(data: TwoSets) -> NDArray[np.float32]:
-    """Return the rows of both sets, set 0 first."""
-    return np.concatenate([data.take(which, torch.arange(size)).numpy() for which, size in enumerate(data.sizes)])
+    def _copy_scores(self) -> None:
+        """Copy the scores of all rows, which LightGBM passes to functions that compute metrics."""
+        parts: list[Tensor] = []
+
+        def copy(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
+            parts.append(torch.from_numpy(scores.astype(np.float32)))
+            return "none", 0.0, False
+
+        self.booster.eval_train(copy)
+        self.booster.eval_valid(copy)
+        self.scores = dict(zip(self.names, parts, strict=True))
 
 
-def _weights(data: TwoSets, risk: UURisk) -> RowWeights:
-    sets = torch.repeat_interleave(torch.arange(2), torch.tensor(data.sizes))
-    return row_weights(sets, risk.coefficients, torch.float64)
+class _SharedRounds:
+    """Choice of one number of rounds for several models, by the risk pooled over the held-out rows of all models."""
+
+    def __init__(self, runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> None:
+        self.runs = runs
+        sets = np.concatenate([run.held_out_sets for run in runs])
+        self.best = follow_epochs(options, len(sets) > 0)
+        self.scores: Tensor | None = None
+        """Scores of the held-out rows after the best round, or after the last round without early stopping."""
+        self._crossed: CrossedEpochs | None = None
+        if not len(sets):
+            return
+        # The rows of set 0 come first; the order is undone in `held_out_scores`.
+        self._order = np.argsort(sets, kind="stable")
+        self._rows = _WeightedRows(sets[self._order], risk)
+        first, second = np.bincount(sets, minlength=2).tolist()
+        if self.best is not None and min(first, second) > 1:
+            seed = runs[0].task.seed
+            self._crossed = CrossedEpochs((first, second), [risk.coefficients], [seed], options.smoothing)
+
+    def update(self) -> None:
+        """Add the scores of the next round, and set the best epoch of all models if this round is the best so far."""
+        if not hasattr(self, "_order"):
+            return
+        pooled = torch.cat([run.scores["held_out"] for run in self.runs])[self._order]
+        if self._crossed is not None:
+            self._crossed.update(pooled[None], [True])
+        if self.best is None or self.best.update(self._rows.zero_one(pooled)):
+            self.scores = pooled
+            for run in self.runs:
+                run.history.best_epoch = None if self.best is None else self.best.epoch
+
+    def held_out_scores(self) -> list[tuple[Tensor, Tensor] | None]:
+        """Return the scores of the held-out rows of each model, in set 0 and set 1, at rounds chosen on other rows."""
+        if self.scores is None:
+            return [None] * len(self.runs)
+        pooled = self.scores if self._crossed is None else self._crossed.cross(self.scores[None])[0]
+        scores = torch.empty_like(pooled)
+        scores[self._order] = pooled
+        found: list[tuple[Tensor, Tensor] | None] = []
+        for run, own in zip(self.runs, torch.split(scores, [len(run.held_out) for run in self.runs]), strict=True):
+            split = int((run.held_out_sets == 0).sum())  # set 0 comes first in the rows of each model
+            found.append((own[:split], own[split:]))
+        return found
+
+
+def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> list[ModelFit]:
+    """Add a tree to every model until a stop reason is found; all models have the same number of rounds."""
+    rounds, reason = _SharedRounds(runs, options, risk), None
+    with ProgressBar(options.epochs, options.progress, models=len(runs)) as bar:
+        for epoch in range(1, options.epochs + 1):
+            records = [run.advance() for run in runs]
+            rounds.update()
+            bar.update(epoch, records[0])
+            asked = [
+                run.task.callback(record, run.model())  # type: ignore[arg-type]  # trees are not a module
+                for run, record in zip(runs, records, strict=True)
+                if run.task.callback is not None
+            ]
+            if any(asked):
+                reason = StopReason.CALLBACK
+            elif all(run.finished for run in runs):
+                reason = f"no tree improves the risk after epoch {epoch}"
+            elif rounds.best is not None and rounds.best.exhausted:
+                reason = rounds.best.stop_reason
+            if reason is not None:
+                break
+    for run in runs:
+        run.history.stop_reason = reason or StopReason.EPOCHS_DONE.format(options.epochs)
+    return [
+        ModelFit(run.model(), run.history, held_out_scores=scores)
+        for run, scores in zip(runs, rounds.held_out_scores(), strict=True)
+    ]
+
+
+def _join(parts: Sequence[TwoSets]) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
+    """Return all rows, the set of each row, and the part of each row; in each part, set 0 comes first."""
+    rows = [data.take(which, torch.arange(size)) for data in parts for which, size in enumerate(data.sizes)]
+    sizes = [len(part) for part in rows]
+    sets, place = np.tile([0, 1], len(parts)), np.repeat(np.arange(len(parts)), 2)
+    return torch.cat(rows).numpy(), np.repeat(sets, sizes), np.repeat(place, sizes)

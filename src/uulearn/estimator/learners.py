@@ -167,6 +167,8 @@ class Learner(abc.ABC):
 
     kind: ClassVar[str]
     """Name of the learner in the manifest of a model directory."""
+    folds_together: ClassVar[bool] = False
+    """Whether the models of all folds depend on one another, so that one call of `train_folds` must train them all."""
 
     @abc.abstractmethod
     def train(self, task: ModelTask) -> ModelFit:

@@ -5,7 +5,8 @@ N = Σ wᵢ⁻·ℓ(−gᵢ), and the objective is f₁(P) + f₂(N). The deriva
 
     f₁′(P)·wᵢ⁺·ℓ′(gᵢ) − f₂′(N)·wᵢ⁻·ℓ′(−gᵢ).
 
-If f₁ and f₂ are piecewise linear, as in all named methods, the second derivative is
+It is computed by automatic differentiation. If f₁ and f₂ are piecewise linear, as in all named methods, the second
+derivative is
 
     f₁′(P)·wᵢ⁺·ℓ″(gᵢ) + f₂′(N)·wᵢ⁻·ℓ″(−gᵢ).
 
@@ -17,13 +18,15 @@ scores. With this bound, the objective is below its quadratic approximation, and
 import torch
 from torch import Tensor
 
-from uulearn.risk.corrections import Correction, Method
-from uulearn.risk.functional import RowWeights, weighted_risk
+from uulearn.risk.corrections import Method
+from uulearn.risk.functional import RowWeights, UURiskParts, weighted_risk
 from uulearn.risk.losses import MarginLoss
 
 
-def score_gradient(scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method) -> Tensor:
-    """Return the derivative of the objective with respect to each score, shape (n,).
+def risk_and_gradient(
+    scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method
+) -> tuple[UURiskParts, Tensor]:
+    """Return all parts of the risk, and the derivative of the objective with respect to each score, shape (n,).
 
     Examples
     --------
@@ -32,20 +35,14 @@ def score_gradient(scores: Tensor, weights: RowWeights, loss: MarginLoss, method
     >>> from uulearn.risk.functional import row_weights
     >>> from uulearn.risk.losses import get_loss
     >>> weights = row_weights(torch.tensor([0, 1]), uu_coefficients((1.0, 0.0), 0.5))
-    >>> score_gradient(torch.zeros(2), weights, get_loss("logistic"), get_method("abs"))
+    >>> risk_and_gradient(torch.zeros(2), weights, get_loss("logistic"), get_method("abs"))[1]
     tensor([-0.2500,  0.2500])
     """
-    scores = scores.detach()
-    if method.objective == "membership":
-        side = torch.sign(weights.membership)
-        return weights.membership * _slope(loss, torch.where(side == 0, 0, side * scores))
-    risk = weighted_risk(scores, weights, loss, method)
-    first, second = (
-        _slope(f, term) for f, term in zip(method.corrections, (risk.positive, risk.negative), strict=True)
-    )
-    return first * _term_gradient(weights.positive, scores, loss) - second * _term_gradient(
-        weights.negative, -scores, loss
-    )
+    with torch.enable_grad():
+        at = scores.detach().requires_grad_()
+        risk = weighted_risk(at, weights, loss, method)
+        (gradient,) = torch.autograd.grad(risk.objective, at)
+    return UURiskParts(*(part.detach() for part in risk)), gradient
 
 
 def hessian_bound(weights: RowWeights, method: Method, curvature: float) -> Tensor:
@@ -56,15 +53,3 @@ def hessian_bound(weights: RowWeights, method: Method, curvature: float) -> Tens
     if method.objective == "membership":
         return curvature * weights.membership.abs()
     return curvature * (weights.positive.abs() + weights.negative.abs())
-
-
-def _term_gradient(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
-    """Return w·ℓ′(z); a row with weight zero contributes zero even if its loss is infinite."""
-    return weights * _slope(loss, torch.where(weights == 0, 0, margins))
-
-
-def _slope(f: Correction, at: Tensor) -> Tensor:
-    """Return the derivative of an elementwise function."""
-    with torch.enable_grad():
-        at = at.detach().clone().requires_grad_()
-        return torch.autograd.grad(f(at).sum(), at)[0]
