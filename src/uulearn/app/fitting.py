@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from uulearn import defaults
 from uulearn._version import __version__
@@ -37,7 +36,6 @@ from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
 from uulearn.training.progress import ProgressCallback, StageStarted, no_progress
-from uulearn.training.scoring import module_device
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
@@ -186,12 +184,10 @@ def train(
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
-    module = classifier.model_
-    device = str(module_device(module)) if isinstance(module, nn.Module) else "cpu"
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
-    return TrainingOutcome(classifier, rows, device, seconds)
+    return TrainingOutcome(classifier, rows, classifier.trained_.device, seconds)
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
