@@ -1,8 +1,8 @@
 """Train several kinds of models on the same folds, and use those with the lowest estimated error (``model="auto"``).
 
 The models are compared by the zero-one risk of their calibrated out-of-fold predictions, which needs no labels. Models
-whose risk is within one standard error of the lowest risk cannot be told apart, so their log-odds are averaged. All
-other models are discarded.
+whose risk is within one standard error of the lowest risk are considered equally good, so their log-odds are averaged.
+All other models are discarded.
 
 The comparison would make the estimated accuracy optimistic if a row took part in the choice of its own model.
 Therefore, the out-of-fold score of a row comes from the models that the rows of the other folds chose.
@@ -26,6 +26,7 @@ from uulearn import defaults
 from uulearn.data import Rows, TwoSets
 from uulearn.estimator.boosting import BoostingLearner, import_lightgbm
 from uulearn.estimator.learners import (
+    ComparedModel,
     FoldScores,
     Learner,
     ModelFit,
@@ -33,6 +34,7 @@ from uulearn.estimator.learners import (
     ModelTask,
     NetworkLearner,
     OutOfFold,
+    Priors,
     TrainedModel,
     make_learner,
     merge_folds,
@@ -52,24 +54,6 @@ CELL_SECONDS = 2e-9
 """Time that boosting needs per tree and cell of the table."""
 
 Decisions = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class ComparedModel:
-    """One model of a comparison."""
-
-    model: str
-    used: bool = False
-    risk: float | None = None
-    """Estimated error rate of single models on rows not used to train them; None if the model was not trained."""
-    difference: float | None = None
-    """Risk minus the lowest risk."""
-    standard_error: float | None = None
-    """Standard error of ``difference``."""
-    seconds: float | None = None
-    """CPU time of the training in seconds."""
-    skipped: str | None = None
-    """Reason why the model was not trained or not compared."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +97,8 @@ class BlendedModel(TrainedModel):
     models: Mapping[str, TrainedModel]
     weights: Mapping[str, float]
     offset: float
-    comparison: tuple[ComparedModel, ...]
     sizes: tuple[int, int]
+    comparison: tuple[ComparedModel, ...] | None = None
 
     def score(self, rows: Rows) -> Tensor:
         """Return the weighted sum."""
@@ -130,9 +114,11 @@ class AutoModel(TrainedModel):
     parts: Mapping[str, TrainedModel]
     offsets: tuple[float, ...]
     """Offset of each model of the ensembles."""
-    comparison: tuple[ComparedModel, ...]
     sizes: tuple[int, int]
     """Number of training rows in each set."""
+    comparison: tuple[ComparedModel, ...] | None = None
+    loss: str | None = "logistic"
+    """The scores of an ensemble are log-odds, as with the logistic loss."""
 
     @property
     def precision(self) -> str:  # type: ignore[override]
@@ -172,7 +158,8 @@ class AutoModel(TrainedModel):
             "parts": {name: state.config for name, state in states.items()},
             "offsets": list(self.offsets),
             "sizes": list(self.sizes),
-            "comparison": [dataclasses.asdict(entry) for entry in self.comparison],
+            "loss": self.loss,
+            "comparison": [dataclasses.asdict(entry) for entry in self.comparison or ()],
         }
         return ModelState(tensors, config)
 
@@ -219,10 +206,13 @@ class AutoLearner(Learner):
     def train(self, task: ModelTask) -> ModelFit:
         """Train a single model, without a comparison, which needs folds."""
         name = defaults.MODEL if defaults.MODEL in self.options.models else self.options.models[-1]
-        fitted = self.learner(name, task.data.sizes).train(task)
+        learner = self.learner(name, task.data.sizes)
+        fitted = learner.train(task)
         why = "not compared: comparing models needs an ensemble over folds"
         compared = tuple(ComparedModel(own, used=own == name, skipped=why) for own in self.options.models)
-        model = AutoModel({name: fitted.model}, (0.0,), compared, task.data.sizes)
+        loss = getattr(learner, "loss", None)
+        loss = loss if isinstance(loss, str) else None  # the classifier has a custom loss
+        model = AutoModel({name: fitted.model}, (0.0,), task.data.sizes, compared, loss)
         return dataclasses.replace(fitted, model=model)
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
@@ -232,7 +222,6 @@ class AutoLearner(Learner):
             raise ValueError("model='auto' compares models on all folds; choose a model to train single folds.")
         trained, compared = self._train_all(task)
         joined, sets = np.concatenate(folds), np.repeat([0, 1], data.sizes)
-        weights = decision_weights(sets, task.set_priors, task.target_prior)
         decisions, scalings = {}, {}
         for name, fitted in list(trained.items()):
             known = torch.cat(fitted.scores).numpy(), sets, joined, task.set_priors, task.target_prior
@@ -242,29 +231,17 @@ class AutoLearner(Learner):
                 compared[name] = dataclasses.replace(compared[name], skipped=str(error).rstrip("."))
         if not decisions:
             raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
-        for own in compare(decisions, sets, weights, task.target_prior):
-            compared[own.model] = dataclasses.replace(own, seconds=compared[own.model].seconds)
+        for entry in compare(decisions, sets, task.set_priors, task.target_prior):
+            compared[entry.model] = dataclasses.replace(entry, seconds=compared[entry.model].seconds)
         comparison = tuple(compared.values())
         used = [entry.model for entry in comparison if entry.used]
         best = min((entry for entry in comparison if entry.used), key=lambda entry: entry.risk or 0.0).model
+        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.set_priors, task.target_prior))
         found = []
         for fold in range(self.parameters.n_estimators):
-            inside = joined == fold
-            others = compare(
-                {name: own[~inside] for name, own in decisions.items()},
-                sets[~inside],
-                decision_weights(sets[~inside], task.set_priors, task.target_prior),
-                task.target_prior,
-            )
-            scores = torch.from_numpy(np.mean([decisions[entry.model][inside] for entry in others if entry.used], 0))
-            first = int((folds[0] == fold).sum())
-            found.append(
-                FoldScores(
-                    _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes),
-                    trained[best].histories[fold],
-                    (scores[:first], scores[first:]),
-                )
-            )
+            blend = _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes)
+            own = [scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1)]
+            found.append(FoldScores(blend, trained[best].histories[fold], (own[0], own[1])))
         return found
 
     def _train_all(self, task: ModelTask) -> tuple[dict[str, OutOfFold], dict[str, ComparedModel]]:
@@ -300,7 +277,7 @@ class AutoLearner(Learner):
             learner = self.learner(name, blends[0].sizes)
             parts[name] = learner.combine([blend.models[name] for blend in blends], own)
         offsets = tuple(blend.offset / scale for blend, scale in zip(blends, scales, strict=True))
-        return AutoModel(parts, offsets, blends[0].comparison, blends[0].sizes)
+        return AutoModel(parts, offsets, blends[0].sizes, blends[0].comparison)
 
     def restore(self, state: ModelState, row_shape: tuple[int, ...]) -> AutoModel:
         """Restore each part with its own learner."""
@@ -308,6 +285,7 @@ class AutoLearner(Learner):
         offsets = read_value(tuple[float, ...], config["offsets"], "offsets")
         sizes = read_value(tuple[int, int], config["sizes"], "sizes")
         comparison = read_value(tuple[ComparedModel, ...], config["comparison"], "comparison")
+        loss = read_value(str | None, config["loss"], "loss")
         names = list(config["parts"])
         if not names or not set(names) <= set(self.options.models) or not np.isfinite(offsets).all() or not offsets:
             raise ModelFormatError(f"the description of the model is not valid: {names}, {offsets}; save it again.")
@@ -317,24 +295,25 @@ class AutoLearner(Learner):
             tensors = {key.removeprefix(start): own for key, own in state.tensors.items() if key.startswith(start)}
             own_state = ModelState(tensors, config["parts"][name])
             parts[name] = restore_model(self.learner(name, sizes), own_state, row_shape)
-        return AutoModel(parts, offsets, comparison, sizes)
+        return AutoModel(parts, offsets, sizes, comparison, loss)
 
 
 def compare(
-    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], weights: NDArray[np.float64], target_prior: float
+    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
 ) -> list[ComparedModel]:
     """Estimate the risk of each model, and use those within one standard error of the lowest risk.
 
-    ``decisions`` are calibrated out-of-fold decision values, and ``weights`` come from `decision_weights`. The
-    standard error is that of the difference between two models, which is small if they agree on most rows.
+    ``decisions`` are calibrated out-of-fold decision values. The standard error is that of the difference between two
+    models, which is small if they agree on most rows.
 
     >>> sets = np.repeat([0, 1], 500)
     >>> y = np.random.default_rng(0).random(1000) < np.where(sets == 0, 0.9, 0.1)
-    >>> good, bad = (np.where(y, 1.0, -1.0) * np.repeat([1, sign], 500) for sign in (1, -1))
-    >>> weights = decision_weights(sets, (0.9, 0.1), 0.5)
-    >>> [entry.used for entry in compare({"linear": bad, "mlp": good}, sets, weights, 0.5)]
+    >>> good = np.where(y, 1.0, -1.0)
+    >>> bad = good * np.repeat([1, -1], 500)
+    >>> [entry.used for entry in compare({"linear": bad, "mlp": good}, sets, (0.9, 0.1), 0.5)]
     [False, True]
     """
+    weights = decision_weights(sets, set_priors, target_prior)
     positive = {name: own > 0 for name, own in decisions.items()}
     risks = {name: target_prior + float(weights[own].sum()) for name, own in positive.items()}
     best = min(risks, key=lambda name: risks[name])
@@ -347,9 +326,39 @@ def compare(
     return found
 
 
-def decision_weights(
-    sets: NDArray[np.int64], set_priors: tuple[float, float], target_prior: float
-) -> NDArray[np.float64]:
+def cross_choices(
+    decisions: Mapping[str, Decisions],
+    sets: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    set_priors: Priors,
+    target_prior: float,
+) -> Decisions:
+    """Return the mean decision value of each row over the models that the rows of the other folds chose."""
+    out = np.empty(len(sets), dtype=np.float32)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        others = {name: own[~inside] for name, own in decisions.items()}
+        used = [entry.model for entry in compare(others, sets[~inside], set_priors, target_prior) if entry.used]
+        out[inside] = np.mean([decisions[name][inside] for name in used], axis=0)
+    return out
+
+
+def describe_comparison(comparison: Sequence[ComparedModel]) -> str:
+    """Describe a comparison in one sentence.
+
+    >>> describe_comparison([ComparedModel("linear", True, 0.04), ComparedModel("mlp", True, 0.05),
+    ...                      ComparedModel("boosting", skipped="LightGBM is not installed")])
+    'average of linear (error 4.0%) and mlp (error 5.0%); skipped boosting: LightGBM is not installed'
+    """
+    used, others = ([entry for entry in comparison if entry.used is state] for state in (True, False))
+    shown = [entry.model if entry.risk is None else f"{entry.model} (error {max(0, entry.risk):.1%})" for entry in used]
+    parts = [shown[0] if len(shown) == 1 else f"average of {', '.join(shown[:-1])} and {shown[-1]}"]
+    parts += [f"worse: {entry.model} (error {entry.risk:.1%})" for entry in others if entry.risk is not None]
+    parts += [f"skipped {entry.model}: {entry.skipped}" for entry in others if entry.risk is None]
+    return "; ".join(parts)
+
+
+def decision_weights(sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> NDArray[np.float64]:
     """Return weights such that the zero-one risk is the target prior plus the weights of rows predicted positive."""
     a, b, c, d = uu_coefficients(set_priors, target_prior)
     first = int((sets == 0).sum())
@@ -383,7 +392,7 @@ def _blend(
     parts = {name: fitted.models[fold] for name, (fitted, _) in models.items()}
     weights = {name: scaling.slope / fitted.scales[fold] / len(models) for name, (fitted, scaling) in models.items()}
     offset = float(np.mean([scaling.intercept for _, scaling in models.values()]))
-    return BlendedModel(parts, weights, offset, comparison, sizes)
+    return BlendedModel(parts, weights, offset, sizes, comparison)
 
 
 def _unavailable(name: str) -> str | None:

@@ -54,11 +54,33 @@ class ModelState:
     config: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class ComparedModel:
+    """One of the models that ``model="auto"`` compares."""
+
+    model: str
+    used: bool = False
+    risk: float | None = None
+    """Estimated error rate of single models on rows not used to train them; None if the model was not compared."""
+    difference: float | None = None
+    """Risk minus the lowest risk."""
+    standard_error: float | None = None
+    """Standard error of ``difference``."""
+    seconds: float | None = None
+    """CPU time of the training in seconds; None if the model was not trained."""
+    skipped: str | None = None
+    """Reason why the model was not trained or not compared."""
+
+
 class TrainedModel(abc.ABC):
     """A trained model, or several models combined into one."""
 
     precision: str = "float32"
     """Floating-point type of the matrix products used to compute scores."""
+    loss: str | None = None
+    """Loss that says what an uncalibrated score means, if it is not the loss of the classifier."""
+    comparison: tuple[ComparedModel, ...] | None = None
+    """The models that were compared, for ``model="auto"``."""
 
     @abc.abstractmethod
     def score(self, rows: Rows) -> Tensor:
