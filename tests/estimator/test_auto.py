@@ -45,11 +45,6 @@ class TestChoice:
         assert used == {"linear": False, "mlp": True}
         assert (clf.predict(X) == y).mean() > 0.9
 
-    def test_out_of_fold_estimate_agrees_with_the_labels(self):
-        clf, X, y = fit("line", n=400, noise=1.0, model_params=QUICK)
-        low, high = clf.out_of_fold_evaluation_.accuracy.interval
-        assert low <= (clf.predict(X) == y).mean() <= high
-
     def test_boosting_takes_part(self):
         pytest.importorskip("lightgbm")
         clf, X, y = fit("xor", epochs=30, model_params={"models": ["boosting", "linear"]})
@@ -181,7 +176,7 @@ class TestOtherSettings:
             UUClassifier(None, method="biased", model="auto").fit_sets(X0, X1)
 
     def test_self_training(self):
-        clf, X, y = fit("line", epochs=10, self_training_rounds=1, model_params={"models": ["linear"]})
+        clf, X, y = fit("line", epochs=100, self_training_rounds=1, model_params={"models": ["linear"]})
         assert (clf.predict(X) == y).mean() > 0.9
 
     def test_search_is_refused(self):
