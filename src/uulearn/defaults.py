@@ -36,12 +36,16 @@ LINEAR_LOSS = "logistic"
 MODEL = "mlp"
 # Gradient-boosted trees, a model that is not a network.
 BOOSTING = "boosting"
+# Models that `model="auto"` compares, from simple to complex.
+AUTO_MODELS = ("linear", BOOSTING, "mlp")
+# Expected training time in seconds, on one core, that all compared models may need together.
+AUTO_SECONDS = 60.0
 # Model for folders of images.
 IMAGE_MODEL = "resnet32"
 # Factor that maps the pixel values 0 to 255 to 0 to 1.
 PIXEL_SCALE = 1 / 255
 # Models that are trained as an ensemble by default, because training several of them is fast.
-ENSEMBLE_MODELS = ("linear", "mlp", BOOSTING)
+ENSEMBLE_MODELS = (AUTO, *AUTO_MODELS)
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
 # Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.

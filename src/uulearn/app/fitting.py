@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from uulearn import defaults
 from uulearn._version import __version__
@@ -37,13 +36,13 @@ from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
 from uulearn.training.progress import ProgressCallback, StageStarted, no_progress
-from uulearn.training.scoring import module_device
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
 """Maximum number of rows per file used to estimate the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
 """Training time in seconds up to which the effect of wrong priors is measured by default."""
+TABLE_DEFAULTS: dict[str, Any] = {"model": defaults.AUTO}
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHARED_ROWS = "rows"
 """Subfolder of the checkpoint folder that contains the rows shared by several workers."""
@@ -186,12 +185,10 @@ def train(
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
-    module = classifier.model_
-    device = str(module_device(module)) if isinstance(module, nn.Module) else "cpu"
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
-    return TrainingOutcome(classifier, rows, device, seconds)
+    return TrainingOutcome(classifier, rows, classifier.trained_.device, seconds)
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
@@ -201,7 +198,7 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     """
     check_different_files(settings.first, settings.second)
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
-    own = IMAGE_DEFAULTS if takes_images(settings) else {}
+    own = IMAGE_DEFAULTS if takes_images(settings) else TABLE_DEFAULTS
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
     classifier.set_params(**own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
@@ -240,6 +237,7 @@ def collect_facts(
         "out_of_fold": rows.out_of_fold,
         "error_scale": 1.0 if rows.correction is None else rows.correction.error_scale,
         "device": trained.device,
+        "comparison": trained.classifier.trained_.comparison,
         **evaluation_facts(rows, groups, columns, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }

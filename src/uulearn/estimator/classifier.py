@@ -1,6 +1,5 @@
 """The scikit-learn estimator `UUClassifier`."""
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from uulearn.data.inputs import FitData
 from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
-from uulearn.estimator.learners import Learner, NetworkModel
+from uulearn.estimator.learners import Learner
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.plan import FitPlan, make_plan, read_streams, takes_any_shape
 from uulearn.estimator.summary import summarize
@@ -25,7 +24,6 @@ from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.loop import Callback
 from uulearn.training.options import TrainingOptions, resolve_device
-from uulearn.training.scoring import module_device
 from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 
 
@@ -361,10 +359,8 @@ class UUClassifier(TrainedClassifier):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        trained = state.get("trained_")
-        if isinstance(trained, NetworkModel) and module_device(trained.module).type != "cpu":
-            # Move the module to the CPU, because the loading machine may have no accelerator.
-            state["trained_"] = dataclasses.replace(trained, module=copy.deepcopy(trained.module).cpu())
+        if "trained_" in state:
+            state["trained_"] = state["trained_"].to_cpu()  # the loading machine may have no accelerator
         return state
 
     def __sklearn_tags__(self) -> Any:

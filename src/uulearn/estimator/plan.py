@@ -132,6 +132,7 @@ def make_plan(
     learner = make_learner(resolved)
     learner.check(sample, seed)
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
+    autos = {name: value for name, value in autos.items() if not is_auto(value)}
     return FitPlan(
         resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback, workers
     )

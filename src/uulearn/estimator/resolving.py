@@ -24,11 +24,13 @@ from uulearn.training.options import TrainingOptions
 AUTO_PARAMETERS = (
     "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
 )  # fmt: skip
+# Parameters that stay "auto" with model="auto", because each compared model has its own value.
+OF_EACH_MODEL = ("loss", "lr", "l2", "patience")
 
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` with every ``"auto"`` resolved.
+    """Parameters of `uulearn.UUClassifier` with every ``"auto"`` resolved, except for `OF_EACH_MODEL`.
 
     >>> from uulearn import UUClassifier
     >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
@@ -134,7 +136,7 @@ def resolve_defaults(
     }
     resolved: dict[str, Any] = {}
     for name in AUTO_PARAMETERS:
-        if is_auto(known[name]):
+        if is_auto(known[name]) and not (is_auto(known["model"]) and name in OF_EACH_MODEL):
             known[name] = resolved[name] = rules[name]()
     return resolved
 

@@ -14,6 +14,7 @@ from uulearn import exceptions
 from uulearn.app.facts import ColumnFacts, FitFacts, PriorError, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
 from uulearn.app.summary import describe_shortage, describe_verdict
+from uulearn.estimator.learners import ComparedModel
 from uulearn.report import charts
 from uulearn.report.html import HtmlTable, name, render_page
 from uulearn.report.training import TrainingCurves
@@ -89,6 +90,7 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         metrics=_metrics(facts),
         training_facts=_training_facts(facts, curves, settings),
         settings=HtmlTable("Settings", ["setting", "value"], [(name(key), name(text)) for key, text in settings], 2),
+        comparison=None if facts.comparison is None else _comparison(facts.comparison),
         sets=_sets(facts),
         columns=_columns(facts),
         unused=[column for column in facts.columns if not column.used],
@@ -187,6 +189,19 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, s
         else:
             found.append((f"{prefix}{key}", "none" if value is None else str(value)))
     return found
+
+
+def _comparison(compared: Sequence[ComparedModel]) -> HtmlTable:
+    rows = []
+    for entry in compared:
+        spread = "" if not entry.difference else f" ± {100 * (entry.standard_error or 0):.1f}"
+        behind = "–" if entry.difference is None else f"{100 * entry.difference:+.1f}{spread}"
+        result = "used" if entry.used else "not used" if entry.skipped is None else f"skipped: {entry.skipped}"
+        risk = "–" if entry.risk is None else percent(max(0.0, entry.risk))
+        seconds = "–" if entry.seconds is None else duration(entry.seconds)
+        rows.append([entry.model, name(result), risk, behind, seconds])
+    head = ["model", "result", "error", "above the lowest error, points", "CPU time"]
+    return HtmlTable("Models that were compared, without labels", head, rows, text_columns=2)
 
 
 def _sets(facts: FitFacts) -> HtmlTable:
