@@ -47,7 +47,7 @@ class TestChoice:
 
     def test_boosting_takes_part(self):
         pytest.importorskip("lightgbm")
-        clf, X, y = fit("xor", epochs=30, model_params={"models": ["boosting", "linear"]})
+        clf, X, y = fit("xor", epochs=150, model_params={"models": ["boosting", "linear"]})
         assert [entry.model for entry in clf.comparison_] == ["linear", "boosting"]
         assert (clf.predict(X) == y).mean() > 0.85
 
