@@ -269,7 +269,7 @@ class UUClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on two sets that are passed separately and never concatenated. See `fit` for the other parameters.
+        """Train on two sets that are passed separately; large sets are not copied. See `fit` for the other parameters.
 
         Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
         For streamed sets, a single model is trained, and the held-out rows of each set are loaded into memory.

@@ -37,7 +37,7 @@ from uulearn.risk.losses import LossFunction
 from uulearn.training import History, RunOptions, Trainer, score_rows
 from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
 from uulearn.training.loop import Callback
-from uulearn.training.options import resolve_device
+from uulearn.training.options import one_thread, resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
 from uulearn.training.scoring import module_device
@@ -410,7 +410,8 @@ class NetworkLearner(Learner):
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
         """Build an untrained module, with initial weights drawn from this seed."""
-        return build_model(self.model, row_shape, self.model_params, seed)
+        with one_thread():
+            return build_model(self.model, row_shape, self.model_params, seed)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
         """Return the risk that training minimizes."""

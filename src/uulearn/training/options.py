@@ -178,13 +178,21 @@ def kernel_parameters(model: nn.Module) -> list[Tensor]:
     return [layer.weight for layer in layers if not any(layer is other for other in excluded)]
 
 
-@contextlib.contextmanager
-def few_threads(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> Iterator[None]:
+def few_threads(
+    n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None
+) -> contextlib.AbstractContextManager[None]:
     """Use one thread if the table and the model are small; the result then does not depend on the number of cores."""
+    if torch.get_num_threads() == 1 or len(row_shape) != 1 or n_rows * row_shape[0] >= SMALL_CELLS:
+        return contextlib.nullcontext()
+    weights = 0 if model is None else sum(weight.numel() for weight in model.parameters())
+    return one_thread() if weights < SMALL_MODEL else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread for small computations, which threads that wait for each other make slower on a busy machine."""
     before = torch.get_num_threads()
-    weights = [] if model is None else list(model.parameters())
-    small_table = len(row_shape) == 1 and n_rows * row_shape[0] < SMALL_CELLS
-    torch.set_num_threads(1 if small_table and sum(weight.numel() for weight in weights) < SMALL_MODEL else before)
+    torch.set_num_threads(1)
     try:
         yield
     finally:
