@@ -120,9 +120,9 @@ def _leaf_values(node: Node) -> Iterator[float]:
 def _lowest_bit(bits: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.integer[Any]]:
     """Return the position of the lowest bit that is set."""
     if bits.dtype == np.uint16:
-        return _lowest_bits()[bits]
+        return np.asarray(_lowest_bits()[bits])
     lowest = (bits & (~bits + bits.dtype.type(1))).astype(np.float64)
-    return np.asarray(np.frexp(lowest)[1].astype(np.intp) - 1)
+    return np.frexp(lowest)[1].astype(np.intp) - 1
 
 
 @functools.cache
