@@ -10,7 +10,7 @@ from sklearn.base import clone
 from helpers.manifests import put, rewrite
 from uulearn import UUClassifier
 from uulearn.data.inputs import read_two_tables
-from uulearn.estimator import make_plan
+from uulearn.estimator import classifier, make_plan
 from uulearn.estimator.boosting import BoostingModel, TreeParameters
 from uulearn.estimator.learners import MeanModel, ModelTask
 from uulearn.exceptions import FailedSettingWarning, ModelFormatError
@@ -22,6 +22,7 @@ from uulearn.streaming import RowStream
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.training.early_stopping import CrossedEpochs
 from uulearn.training.out_of_fold import fold_seed
+from uulearn.training.workers import Workers
 
 pytest.importorskip("lightgbm")
 
@@ -140,6 +141,16 @@ def test_streamed_sets_and_images_are_refused(problem):
         boosting().fit_sets(Rows(), Rows())
     with pytest.raises(ValueError, match="dim 4, while dim <= 2 is required"):
         boosting().fit_sets(np.zeros((20, 3, 4, 4)), np.ones((20, 3, 4, 4)))
+
+
+def test_several_processes_are_refused(problem, monkeypatch):
+    monkeypatch.setattr(classifier, "join_workers", lambda *_: Workers(0, 2))
+    with pytest.raises(ValueError, match="'boosting' trains in one process, but there are 2; start one process"):
+        boosting().fit_sets(*problem[:2])
+
+
+def test_summary_does_not_mention_matrix_products(fitted):
+    assert "method abs, loss sigmoid\n" in fitted.summary()
 
 
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")

@@ -28,6 +28,17 @@ def test_scores_are_those_of_lightgbm(trained):
     trees.check(4)
 
 
+@pytest.mark.parametrize("leaves", [2, 16, 17, 32, 33, 63])
+def test_number_of_leaves(trained, leaves):
+    lightgbm = pytest.importorskip("lightgbm")
+    *_, X = trained
+    parameters = {"num_leaves": leaves, "min_data_in_leaf": 1, "verbosity": -1, "num_threads": 1}
+    booster = lightgbm.train(parameters, lightgbm.Dataset(X, np.sin(5 * X[:, 0]) + X[:, 1] ** 2), 4)
+    trees = BoostedTrees.from_nodes([tree["tree_structure"] for tree in booster.dump_model()["tree_info"]])
+    assert trees.values.shape == (4, leaves)
+    np.testing.assert_array_equal(trees.score(X), booster.predict(X).astype(np.float32))
+
+
 def test_rows_equal_to_a_threshold_go_left(trained):
     booster, trees, X = trained
     edges = np.repeat(X[:1], trees.thresholds.size, axis=0)

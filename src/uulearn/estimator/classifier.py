@@ -61,7 +61,8 @@ class UUClassifier(TrainedClassifier):
         parameters for training networks.
     model_params : dict, optional
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. For ``"boosting"``, see
-        `uulearn.estimator.boosting.TreeParameters`.
+        `uulearn.estimator.boosting.TreeParameters`; every tree uses the risk of all rows on the CPU, so ``batch_size``,
+        ``device`` and ``training`` (except its ``smoothing``) have no effect.
     epochs : int
         Maximum number of epochs; for ``"boosting"``, the maximum number of trees.
     batch_size : int
@@ -295,6 +296,11 @@ class UUClassifier(TrainedClassifier):
         check_parameters(parameters)
         options = self.training or TrainingOptions()
         workers = join_workers(options.distributed, resolve_device(self.device))
+        if workers is not None and isinstance(self.model, str) and self.model == defaults.BOOSTING:
+            raise ValueError(
+                f"model='boosting' trains in one process, but there are {workers.count}; start one process, or use "
+                "model='mlp'."
+            )
         with warn_on_rank_zero(workers):
             given = read(parameters, workers)
             return make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)

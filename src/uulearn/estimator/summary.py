@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from uulearn.estimator.auto import describe_comparison
+from uulearn.estimator.learners import NetworkModel
 from uulearn.estimator.parameters import is_auto
 from uulearn.risk import estimation_cost, get_loss, uu_coefficients
 from uulearn.risk.corrections import get_method
@@ -76,8 +77,9 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
     chosen = classifier.fitted_params()["loss"]
-    loss = "of each model" if is_auto(chosen) else get_loss(chosen).name
-    how = f"method {method.name}{slope}, loss {loss}, matrix products in {classifier.precision_}"
+    how = f"method {method.name}{slope}, loss {'of each model' if is_auto(chosen) else get_loss(chosen).name}"
+    if isinstance(classifier.trained_, NetworkModel):
+        how += f", matrix products in {classifier.precision_}"
     higher, check = 0, "unlabeled rows cannot confirm this, so verify it"
     sets, target = f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown", []
     if classifier.set_priors is not None:

@@ -8,6 +8,7 @@ tree for many rows at a time.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,15 +62,17 @@ class BoostedTrees:
     def score(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the score of each row, shape (n,)."""
         scores = np.empty(len(rows), dtype=np.float32)
+        bits = next(bits for bits in (np.uint16, np.uint32, np.uint64) if self.values.shape[1] <= np.iinfo(bits).bits)
+        excluded = (~self.masks).astype(bits)
         for start in range(0, len(rows), TREE_CHUNK_ROWS):
             columns = np.ascontiguousarray(rows[start : start + TREE_CHUNK_ROWS].T)
             total = np.zeros(columns.shape[1])
-            for feature, threshold, mask, value in zip(
-                self.features, self.thresholds, self.masks, self.values, strict=True
+            for feature, threshold, leaves, value in zip(
+                self.features, self.thresholds, excluded, self.values, strict=True
             ):
-                right = columns[feature] > threshold[:, None]
-                possible = np.bitwise_and.reduce(np.where(right, mask[:, None], -1), axis=0)
-                total += value[_lowest_bit(possible)]
+                right = (columns[feature] > threshold[:, None]).view(np.uint8)
+                marked = np.bitwise_or.reduce(np.multiply(right, leaves[:, None], dtype=bits), axis=0)
+                total += value[_lowest_bit(~marked)]
             scores[start : start + TREE_CHUNK_ROWS] = total
         return scores
 
@@ -114,6 +117,15 @@ def _leaf_values(node: Node) -> Iterator[float]:
     yield from _leaf_values(node["right_child"])
 
 
-def _lowest_bit(bits: NDArray[np.int64]) -> NDArray[np.intp]:
+def _lowest_bit(bits: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.integer[Any]]:
     """Return the position of the lowest bit that is set."""
-    return np.frexp((bits & -bits).astype(np.float64))[1].astype(np.intp) - 1
+    if bits.dtype == np.uint16:
+        return np.asarray(_lowest_bits()[bits])
+    lowest = (bits & (~bits + bits.dtype.type(1))).astype(np.float64)
+    return np.frexp(lowest)[1].astype(np.intp) - 1
+
+
+@functools.cache
+def _lowest_bits() -> NDArray[np.uint8]:
+    """Return the position of the lowest bit of each 16-bit number, which is faster to look up than to compute."""
+    return (np.frexp([float(number & -number) for number in range(1 << 16)])[1] - 1).clip(0).astype(np.uint8)
