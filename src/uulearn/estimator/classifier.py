@@ -113,10 +113,16 @@ class UUClassifier(TrainedClassifier):
     model_ : nn.Module
         The trained module, or the model trained by a custom learner.
     classes_ : array([0, 1])
-    n_features_in_, feature_names_in_, row_shape_
-        Number and names of the columns, and shape of one row.
-    set_sizes_, held_out_sizes_ : (int, int)
-        Number of training rows and number of held-out rows in each set.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of str
+        Names of the columns, if the training data had column names.
+    row_shape_ : tuple of int
+        Shape of one row.
+    set_sizes_ : (int, int)
+        Number of training rows in each set.
+    held_out_sizes_ : (int, int)
+        Number of held-out rows in each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
         Metrics of an ensemble, estimated without labels; each row is scored by the model that was not trained on it, at
         an epoch that other rows chose. After self-training, each half of the rows is scored by an ensemble trained on
@@ -136,8 +142,10 @@ class UUClassifier(TrainedClassifier):
     resolved_params_ : dict
         Resolved values of the parameters set to "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
     seed_ : int
-    trained_, learner_
-        The `uulearn.estimator.learners.TrainedModel` that scores rows, and the learner that trained it.
+    trained_ : `uulearn.estimator.TrainedModel`
+        The model that scores rows.
+    learner_ : `uulearn.estimator.Learner`
+        The learner that trained the model.
 
     Examples
     --------

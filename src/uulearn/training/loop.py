@@ -55,8 +55,12 @@ class Trainer:
     ----------
     model : nn.Module
         Module that maps a batch of rows to scores of shape (n,) or (n, 1); it is trained in place.
-    data, risk, options
-        The rows of both sets, the risk to minimize, and all other settings.
+    data : TwoSets or StreamedSets
+        The rows of both sets.
+    risk : UURisk
+        The risk to minimize.
+    options : RunOptions
+        All other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets; their risk is recorded after every epoch.
     fold : (folds, int), optional

@@ -29,11 +29,15 @@ class TrainingOptions:
 
     Parameters
     ----------
-    optimizer, optimizer_params
-        Optimizer and its arguments. The optimizer is ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a
-        function that creates an optimizer for a list of parameters.
-    scheduler, scheduler_interval
-        Function that creates a learning-rate scheduler for an optimizer, and its step interval, "epoch" or "batch".
+    optimizer : str, class or callable
+        ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a function that creates an optimizer for a list
+        of parameters.
+    optimizer_params : dict, optional
+        Arguments of the optimizer.
+    scheduler : callable, optional
+        Function that creates a learning-rate scheduler for an optimizer.
+    scheduler_interval : str
+        When the scheduler makes a step: after each ``"epoch"`` or after each ``"batch"``.
     weight_decay : float
         Weight decay of the optimizer.
     clip_norm : float, optional
@@ -54,9 +58,11 @@ class TrainingOptions:
         and ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to a new batch.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
-    checkpoint_dir, checkpoint_every
-        Folder in which a checkpoint is written every ``checkpoint_every`` epochs. Calling `fit` again with the same
-        arguments resumes from the checkpoint and gives the same result as an uninterrupted run.
+    checkpoint_dir : str or Path, optional
+        Folder in which checkpoints are written. Calling `fit` again with the same arguments resumes from the checkpoint
+        and gives the same result as an uninterrupted run.
+    checkpoint_every : int
+        Number of epochs between two checkpoints.
     distributed : bool or "auto"
         "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group. Each
         process computes a part of every batch, and the result is the same as with one process. True raises an error if
