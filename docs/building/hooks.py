@@ -33,8 +33,10 @@ LONG_CODE = re.compile(r"(?<=<code>)[^<]{13,}(?=</code>)")
 """Code of this length in a table may be broken after a separator."""
 SEPARATOR = re.compile(r"(?<=\w)([._/(=-]|, ?)(?=[\w&])")
 PAIR = re.compile(
-    r"(?<=>)\(?[\d.]+, [\d.]+\)?(?=</td>)"  # a cell that contains two priors
+    r"(?<=>)[\d.]+, [\d.]+(?=</td>)|\([\d.]+, [\d.]+\)"  # two priors
     r"|\([−+±\d.]+ to [−+±\d.]+\)"  # a range after a mean
+    r"|[−+]?[\d.]+ ± [\d.]+"
+    r"|[θπ]′? [−+] [\d.]+"
     r"|\([\d.]+\) ≠"
     r"|\b[A-Z][\w]*-(?:MNIST|[A-Z]\w*|\d+)\b(?![-/.])"  # a name such as Fashion-MNIST
     r"|\b\de-\d+\b"
