@@ -37,7 +37,7 @@ class TargetPriorEstimate:
     (0.5, 0.1)
     """
 
-    target_prior: float  # π̂; noise can move it outside [0, 1]
+    target_prior: float  # estimate of π; noise can move it outside [0, 1]
     interval: Interval  # clipped to [0, 1]
     standard_error: float
     confidence: float

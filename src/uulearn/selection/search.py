@@ -234,7 +234,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[np.int64]:
-        """array([0, 1])."""
+        """The classes 0 (negative) and 1 (positive)."""
         return self._best().classes_
 
     @property

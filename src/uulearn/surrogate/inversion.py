@@ -41,7 +41,7 @@ class Inversion(NamedTuple):
     (array([0.5, 1. ]), array([False,  True]))
     """
 
-    log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
+    log_odds: Floats  # log-odds ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
     clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows
 
     @property

@@ -123,7 +123,8 @@ def network_error_bound(
     Examples
     --------
     >>> norms = NetworkNorms(frobenius=(1.0, 1.0), input_bound=1.0)
-    >>> bound = network_error_bound(norms, (0.9, 0.1), 0.5, (10**6, 10**6), loss="sigmoid", method="relu")
+    >>> sizes = (10**6, 10**6)
+    >>> bound = network_error_bound(norms, (0.9, 0.1), 0.5, sizes, loss="sigmoid", method="relu")
     >>> round(bound.value, 4)
     0.0089
     """
