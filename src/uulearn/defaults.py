@@ -48,6 +48,12 @@ PIXEL_SCALE = 1 / 255
 ENSEMBLE_MODELS = (AUTO, *AUTO_MODELS)
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
+# An MLP for small tables: a smaller network with dropout that is trained for fewer epochs with a higher learning rate.
+SMALL_MLP: dict[str, Any] = {"hidden": (128, 128), "dropout": 0.25}
+SMALL_EPOCHS = 60
+SMALL_LEARNING_RATE = 1e-2
+# Maximum number of rows, over both sets, of a small table.
+SMALL_ROWS = 20_000
 # Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3

@@ -117,7 +117,7 @@ def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: ND
     If several models were compared, the one with the lowest risk is trained.
     """
     compared = [(entry.risk, entry.model) for entry in classifier.comparison_ or () if entry.risk is not None]
-    model = {"model": min(compared)[1], "model_params": None} if compared else {}
+    model = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
     classifier = clone(classifier).set_params(
         **model,
         n_estimators=1,

@@ -59,7 +59,9 @@ def fit(
     ] = None,
     method: Annotated[str | None, name_option("Risk: abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
     loss: Annotated[str | None, name_option("Loss: sigmoid, logistic, … Default: sigmoid (linear: logistic).")] = None,
-    epochs: Annotated[int | None, option("N", "Maximum number of epochs. Default: 200.", min=1)] = None,
+    epochs: Annotated[
+        int | None, option("N", "Maximum number of epochs. Default: 200 (mlp on small tables: 60).", min=1)
+    ] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
     ] = None,

@@ -40,6 +40,7 @@ from uulearn.estimator.learners import (
     merge_folds,
     restore_model,
 )
+from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import ResolvedParameters, resolve
 from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
@@ -185,7 +186,11 @@ class AutoLearner(Learner):
                 "model='auto' compares models by their estimated risk, which needs set_priors; choose a model, such as "
                 "model='mlp'."
             )
-        return cls(parameters, AutoOptions.from_mapping(parameters.model_params), device)
+        return cls(
+            parameters,
+            AutoOptions.from_mapping(None if is_auto(parameters.model_params) else parameters.model_params),
+            device,
+        )
 
     @property
     def n_candidates(self) -> int:  # type: ignore[override]
@@ -194,7 +199,7 @@ class AutoLearner(Learner):
 
     def learner(self, name: str, sizes: tuple[int, int]) -> Learner:
         """Return the learner of one model, with its own defaults for sets of these sizes."""
-        own = {**vars(self.parameters), "model": name, "model_params": None}
+        own = {**vars(self.parameters), "model": name, "model_params": defaults.AUTO}
         return make_learner(resolve(own, sizes), self.on_device)
 
     def check(self, sample: Tensor, seed: int) -> None:

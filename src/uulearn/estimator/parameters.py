@@ -74,8 +74,8 @@ RULES: dict[str, Rule] = {
         f"one of {', '.join(map(repr, NAMED_MODELS))}, an nn.Module, its class, a factory or a Learner",
         7,
     ),
-    "model_params": Rule(_is_mapping, "None or a dict of arguments for the model", "wide"),
-    "epochs": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
+    "model_params": Rule(_or_auto(_is_mapping), "'auto', None or a dict of arguments for the model", "wide"),
+    "epochs": Rule(_or_auto(lambda v: _is_integer(v) and v >= 1), "'auto' or an integer of at least 1", 0),
     "batch_size": Rule(lambda v: _is_integer(v) and v >= 2, "an integer of at least 2 (rows of both sets)", 1),
     "lr": Rule(_or_auto(lambda v: _is_finite(v) and v > 0), "'auto' or a number above 0", 0.0),
     "l2": Rule(_or_auto(lambda v: _is_finite(v) and v >= 0), "'auto' or a number of at least 0", -1.0),
@@ -137,7 +137,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     >>> check_parameters(UUClassifier((0.8, 0.2), epochs=0).get_params(deep=False))
     Traceback (most recent call last):
         ...
-    ValueError: epochs must be an integer of at least 1, got 0.
+    ValueError: epochs must be 'auto' or an integer of at least 1, got 0.
     """
     options = parameters["training"] or TrainingOptions()
     checked = [(name, rule, parameters[name]) for name, rule in RULES.items()]

@@ -22,10 +22,13 @@ from uulearn.training.options import TrainingOptions
 
 # Parameters that may be "auto", in the order of resolution: each may depend on earlier ones.
 AUTO_PARAMETERS = (
-    "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
+    "loss", "model_params", "epochs", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience",
+    "calibrated",
 )  # fmt: skip
+# Parameters with other values for an MLP on a small table.
+OF_SMALL_TABLES = ("model_params", "epochs", "lr")
 # Parameters that stay "auto" with model="auto", because each compared model has its own value.
-OF_EACH_MODEL = ("loss", "lr", "l2", "patience")
+OF_EACH_MODEL = ("loss", "model_params", "epochs", "lr", "l2", "patience")
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,17 @@ def resolve_defaults(
     --------
     >>> from uulearn import UUClassifier
     >>> resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))
-    {'loss': 'sigmoid', 'lr': 0.001, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0,
-     'early_stopping': True, 'patience': 400, 'calibrated': True}
+    {'loss': 'sigmoid', 'model_params': {'hidden': (128, 128), 'dropout': 0.25}, 'epochs': 60, 'lr': 0.01,
+     'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0, 'early_stopping': True, 'patience': 400,
+     'calibrated': True}
     """
     known = dict(parameters)
     linear, mlp, boosting = (_is_named(known["model"], name) for name in ("linear", "mlp", defaults.BOOSTING))
+    # The values for small tables were chosen together; if one of them is given, the others are those of large tables.
+    small = mlp and sum(sizes) <= defaults.SMALL_ROWS and all(is_auto(known[name]) for name in OF_SMALL_TABLES)
+    small = small and (is_auto(known["loss"]) or _is_named(known["loss"], defaults.LOSS))
     rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
+    rate = defaults.SMALL_LEARNING_RATE if small else rate
     n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
     trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
     fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
@@ -115,6 +123,8 @@ def resolve_defaults(
     single: Callable[[], bool] = single_model if callable(single_model) else lambda: bool(single_model)
     rules: dict[str, Callable[[], Any]] = {
         "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
+        "model_params": lambda: dict(defaults.SMALL_MLP) if small else None,
+        "epochs": lambda: defaults.SMALL_EPOCHS if small else defaults.EPOCHS,
         "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else rate,
         "l2": lambda: defaults.MLP_L2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
