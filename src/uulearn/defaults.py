@@ -48,12 +48,12 @@ PIXEL_SCALE = 1 / 255
 ENSEMBLE_MODELS = (AUTO, *AUTO_MODELS)
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
-# An MLP for small tables: a smaller network with dropout that is trained for fewer epochs with a higher learning rate.
-SMALL_MLP: dict[str, Any] = {"hidden": (128, 128), "dropout": 0.25}
-SMALL_EPOCHS = 60
-SMALL_LEARNING_RATE = 1e-2
-# Maximum number of rows, over both sets, of a small table.
-SMALL_ROWS = 20_000
+# Smaller MLPs for small tables, with dropout, fewer epochs and a higher learning rate, for the given maximum number of
+# rows over both sets.
+SMALL_MLPS: dict[int, dict[str, Any]] = {
+    3_000: {"model_params": {"hidden": (128, 128), "dropout": 0.25}, "epochs": 60, "lr": 1e-2},
+    12_000: {"model_params": {"hidden": (300, 300), "dropout": 0.25}, "epochs": 100, "lr": 3e-3},
+}
 # Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3

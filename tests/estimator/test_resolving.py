@@ -3,6 +3,7 @@
 import inspect
 import json
 import types
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -581,3 +582,36 @@ def test_files_and_python_resolve_parameters_by_the_same_rule(sizes, images, giv
     classifier.set_params(**resolve_defaults(parameters, sizes))
     found = classifier.get_params(deep=False)
     assert {name: found[name] for name in expected} == expected
+
+
+class TestSmallTables:
+    """An MLP on a small table is smaller and trains for fewer epochs, unless one of these parameters is given."""
+
+    LARGE: ClassVar = {"model_params": None, "epochs": 200, "lr": 1e-3}
+
+    def small(self, sizes, **changes):
+        found = resolve_defaults(UUClassifier((0.8, 0.2), **changes).get_params(deep=False), sizes)
+        return {name: found[name] for name in self.LARGE if name in found}
+
+    def test_network_depends_on_the_number_of_rows(self):
+        hidden = [self.small(sizes)["model_params"] for sizes in ((1500, 1500), (1501, 1500), (9000, 3000))]
+        assert [own["hidden"] for own in hidden] == [(128, 128), (300, 300), (300, 300)]
+        assert self.small((9000, 3001)) == self.LARGE
+
+    @pytest.mark.parametrize("changes", [{"lr": 1e-4}, {"epochs": 7}, {"model_params": None}, {"loss": "logistic"}])
+    def test_a_given_parameter_restores_the_others(self, changes):
+        expected = {name: value for name, value in self.LARGE.items() if name not in changes}
+        assert self.small((100, 100), **changes) == expected
+
+    @pytest.mark.parametrize("model", ["linear", "resnet32"])
+    def test_other_models_do_not_change(self, model):
+        assert self.small((100, 100), model=model)["epochs"] == 200
+        assert self.small((100, 100), model=model)["model_params"] is None
+
+    def test_stored_model_keeps_its_network(self, tmp_path):
+        rows = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
+        clf = UUClassifier((0.8, 0.2), progress=False, random_state=0).fit_sets(*rows)
+        clf.save(tmp_path / "model")
+        loaded = UUClassifier.load(tmp_path / "model")
+        assert loaded.fitted_params()["model_params"]["dropout"] == 0.25
+        np.testing.assert_array_equal(loaded.decision_function(rows[0]), clf.decision_function(rows[0]))

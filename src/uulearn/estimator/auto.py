@@ -46,6 +46,7 @@ from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
 from uulearn.risk.coefficients import uu_coefficients
 from uulearn.storage import read_value
+from uulearn.training.workers import join_workers
 
 FLOPS = 2e10
 """Floating-point operations per second of one core, for estimating the training time of networks."""
@@ -258,7 +259,7 @@ class AutoLearner(Learner):
         for name in self.options.models:
             learner = self.learner(name, data.sizes)
             own = expected_seconds(learner, data, self.parameters.n_estimators)
-            skipped = _unavailable(name)
+            skipped = _unavailable(name, self.parameters.training.distributed)
             if skipped is None and trained and expected + own > self.options.seconds:
                 skipped = f"its training needs about {own:,.0f} s, and the budget is {self.options.seconds:,.0f} s"
             if skipped is None:
@@ -400,9 +401,12 @@ def _blend(
     return BlendedModel(parts, weights, offset, sizes, comparison)
 
 
-def _unavailable(name: str) -> str | None:
+def _unavailable(name: str, distributed: bool | str) -> str | None:
+    """Return the reason why a model cannot be trained here, or None."""
     if name != defaults.BOOSTING:
         return None
+    if join_workers(distributed, "cpu") is not None:
+        return "boosting does not train in several processes"
     try:
         import_lightgbm()
     except ImportError:

@@ -55,25 +55,27 @@ class UUClassifier(TrainedClassifier):
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
         ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains these three and uses the
-        best or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score per row. A class or factory is called with ``model_params``, and
-        with ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
-        `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
-        parameters for training networks.
+        best or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score per
+        row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape`` (images)
+        if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other kinds of
+        models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
     model_params : dict, None or "auto"
-        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. "auto" is two hidden layers of
-        128 units with dropout 0.25 for ``"mlp"`` on small tables (at most 20,000 rows; see ``epochs``), otherwise None.
-        For ``"auto"``, see `uulearn.estimator.auto.AutoOptions`. For ``"boosting"``, see
+        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. "auto" is a smaller network
+        with dropout for ``"mlp"`` on small tables (see ``epochs``), otherwise None. For the model ``"auto"``, see
+        `uulearn.estimator.auto.AutoOptions`. For ``"boosting"``, see
         `uulearn.estimator.boosting.TreeParameters`; every tree uses the risk of all rows on the CPU, so ``batch_size``,
         ``device`` and ``training`` (except its ``smoothing``) have no effect.
     epochs : int or "auto"
-        Maximum number of epochs; for ``"boosting"``, the maximum number of trees. "auto" is 60 for ``"mlp"`` on small
-        tables if ``model_params`` and ``lr`` are also "auto", otherwise 200.
+        Maximum number of epochs; for ``"boosting"``, the maximum number of trees. "auto" is 200, except for
+        ``"mlp"`` on small tables if ``model_params`` and ``lr`` are also "auto": up to 3,000 rows over both sets, it is
+        60, with two layers of 128 units and learning rate 0.01; up to 12,000 rows, it is 100, with two layers of 300
+        units and learning rate 0.003.
     batch_size : int
         Number of rows per batch, counting both sets. Use large batches: the corrections apply to the risk terms of a
         batch, and in a small batch these terms can be negative because of noise alone.
     lr : float or "auto"
-        Learning rate; "auto" is 0.01 for ``"linear"`` and for ``"mlp"`` on small tables (see ``epochs``), 0.1 for
-        ``"boosting"``, and 0.001 for other models.
+        Learning rate; "auto" is 0.01 for ``"linear"``, 0.1 for ``"boosting"`` and 0.001 for other models; see
+        ``epochs`` for small tables.
     l2 : float or "auto"
         Strength of the L2 penalty on weights (not biases); "auto" is 0.005 for ``"mlp"`` with sigmoid loss, otherwise
         0.

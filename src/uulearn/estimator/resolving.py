@@ -4,6 +4,7 @@ The default values are in `uulearn.defaults`; ``docs/defaults.md`` describes how
 `uulearn.UUClassifier` and ``uulearn fit`` both resolve their parameters here.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +26,6 @@ AUTO_PARAMETERS = (
     "loss", "model_params", "epochs", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience",
     "calibrated",
 )  # fmt: skip
-# Parameters with other values for an MLP on a small table.
-OF_SMALL_TABLES = ("model_params", "epochs", "lr")
 # Parameters that stay "auto" with model="auto", because each compared model has its own value.
 OF_EACH_MODEL = ("loss", "model_params", "epochs", "lr", "l2", "patience")
 
@@ -108,11 +107,12 @@ def resolve_defaults(
     """
     known = dict(parameters)
     linear, mlp, boosting = (_is_named(known["model"], name) for name in ("linear", "mlp", defaults.BOOSTING))
-    # The values for small tables were chosen together; if one of them is given, the others are those of large tables.
-    small = mlp and sum(sizes) <= defaults.SMALL_ROWS and all(is_auto(known[name]) for name in OF_SMALL_TABLES)
-    small = small and (is_auto(known["loss"]) or _is_named(known["loss"], defaults.LOSS))
     rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
-    rate = defaults.SMALL_LEARNING_RATE if small else rate
+    network = {"model_params": None, "epochs": defaults.EPOCHS, "lr": defaults.LINEAR_LEARNING_RATE if linear else rate}
+    # The values for small tables were chosen together; if one of them is given, the others are those of large tables.
+    if mlp and all(is_auto(known[name]) for name in network) and known["loss"] in (defaults.AUTO, defaults.LOSS):
+        small = [own for limit, own in defaults.SMALL_MLPS.items() if sum(sizes) <= limit]
+        network = small[0] if small else network
     n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
     trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
     fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
@@ -123,9 +123,7 @@ def resolve_defaults(
     single: Callable[[], bool] = single_model if callable(single_model) else lambda: bool(single_model)
     rules: dict[str, Callable[[], Any]] = {
         "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
-        "model_params": lambda: dict(defaults.SMALL_MLP) if small else None,
-        "epochs": lambda: defaults.SMALL_EPOCHS if small else defaults.EPOCHS,
-        "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else rate,
+        **{name: functools.partial(network.get, name) for name in network},
         "l2": lambda: defaults.MLP_L2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
             n_estimators if known["self_training_rounds"] or (trains_fast and fills_folds and not single()) else 1
