@@ -52,6 +52,7 @@ class ResolvedParameters:
     patience: int | None
     self_training_rounds: int
     calibrated: bool
+    encoder: Any
     device: str
     training: TrainingOptions
     progress: bool
