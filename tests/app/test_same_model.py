@@ -122,7 +122,7 @@ def test_model_directories_of_python_and_the_command_line_are_interchangeable(tm
     np.testing.assert_array_equal(from_command.decision_function(frame), python.decision_function(frame))
     np.testing.assert_array_equal(from_python.score(frame).score, python.decision_function(frame))
     with pytest.raises(ModelFormatError, match="no facts to report"):
-        from_python.fit_facts
+        _ = from_python.fit_facts
 
 
 def test_command_line_defaults_equal_classifier_defaults(tmp_path):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from uulearn.tabular import TableEncoder
 
-STACKLEVEL = 6  # from a warning of the encoder to the caller of `UUClassifier.fit`
+STACKLEVEL = 7  # from a warning of the encoder to the caller of `UUClassifier.fit`
 
 
 def read_two_tables(parameters: Mapping[str, Any], X0: Any, X1: Any, **held_out: Any) -> FitData:
@@ -52,9 +52,12 @@ def _fit_encoder(
     parameters: Mapping[str, Any], sets: Callable[[], tuple[Any, Any]], *tables: Any
 ) -> TableEncoder | None:
     """Return an encoder fitted to both sets, or None if the parameter ``encoder`` says that none is needed."""
-    given = parameters["encoder"]
-    if given is None or (is_auto(given) and not any(map(is_table, tables))):
+    given, found = parameters["encoder"], [*map(is_table, tables)]
+    if given is None or (is_auto(given) and not any(found)):
         return None
+    if any(found) and not all(found):
+        names = " and ".join(f"set {which} is a {type(X).__name__}" for which, X in enumerate(tables))
+        raise ValueError(f"{names}; pass two tables with the same columns, or two arrays.")
     from uulearn.tabular import TableEncoder
 
     encoder: TableEncoder = TableEncoder() if is_auto(given) else clone(given)

@@ -120,6 +120,8 @@ def _encoder(encoder: Any, name: str) -> Step:
     names, arrays = list(encoder.schema_.names), encoder.arrays_
     if others := [column.name for kind in ("date", "text") for column in encoder.schema_.of_kind(kind)]:
         raise refusal(encoder, name or "encoder", f"encodes the columns {join_names(others)}, which are dates or text")
+    if name and (others := [column.name for column in encoder.schema_.columns if column.kind != "number"]):
+        raise refusal(encoder, name, f"encodes the columns {join_names(others)} and is not the only step")
     branches = []
     for kind in ("number", "boolean", "category"):
         if columns := encoder.schema_.of_kind(kind):

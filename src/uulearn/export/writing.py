@@ -170,7 +170,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
             )
         steps = classifier
         classifier = steps.steps[-1][1]
-        pipeline = steps[:-1] if len(steps.steps) > 1 else None
+        pipeline = None if len(steps.steps) == 1 else steps[0] if len(steps.steps) == 2 else steps[:-1]
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
             f"export_onnx expects a fitted UUClassifier, or a Pipeline that ends in one, got "

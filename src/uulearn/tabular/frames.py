@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
+from sklearn.utils import check_array
 
-from uulearn.exceptions import TableError
 from uulearn.io.arrow import from_arrow
 from uulearn.io.formats import clean_names
 from uulearn.tabular.schema import Schema
@@ -19,8 +18,8 @@ def to_frame(X: Any, name: str) -> pd.DataFrame:
     X is a pandas frame, an object with the Arrow stream interface (polars, pyarrow), a list of dicts, or a 2-D array,
     whose columns are named x0, x1, and so on. ``name`` is the name of X in error messages.
 
-    >>> to_frame([{"age": 41, "city": "Ulm"}, {"age": 19}], "X").columns.tolist(), to_frame(np.eye(2), "X").shape
-    (['age', 'city'], (2, 2))
+    >>> to_frame([{"age": 41, "city": "Ulm"}, {"age": 19}], "X").columns.tolist()
+    ['age', 'city']
     """
     if isinstance(X, pd.DataFrame):
         frame = X.set_axis(clean_names([str(column) for column in X.columns], name)[0], axis=1)
@@ -29,13 +28,7 @@ def to_frame(X: Any, name: str) -> pd.DataFrame:
         return from_arrow(pa.table(X), name)
     if isinstance(X, Sequence) and len(X) and all(isinstance(row, Mapping) for row in X):
         return to_frame(pd.DataFrame.from_records(list(X)), name)
-    array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object) if isinstance(X, list) else None
-    if array is None or array.ndim != 2:
-        found = type(X).__name__ if array is None else f"an array of shape {array.shape}"
-        raise TableError(
-            f"{name} is {found}, which is not a table; pass a pandas, polars or Arrow table, a list of dicts, or a 2-D "
-            "array."
-        )
+    array = check_array(X, dtype=None, ensure_all_finite=False, input_name=name)
     return pd.DataFrame(array, columns=[f"x{position}" for position in range(array.shape[1])])
 
 
