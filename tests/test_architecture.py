@@ -23,9 +23,9 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("networks", {"models"}),
     ("statistics", {"metrics", "priors", "theory"}),
     ("training", {"data", "datasets", "training"}),
+    ("files", {"io", "streaming", "tabular"}),
     ("estimators", {"estimator"}),
     ("practice", {"selection", "surrogate"}),
-    ("files", {"io", "streaming", "tabular"}),
     ("applications", {"app", "engines", "export", "report", "reproduction"}),
     ("interface", {"__main__", "cli"}),
 ]

@@ -38,12 +38,11 @@ from resuming import STUDY, add_options, complete, out_of
 
 from uulearn import UUClassifier
 from uulearn.datasets import DatasetNotFoundError, load_task
+from uulearn.exceptions import UUWarning
 from uulearn.metrics import evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
 from uulearn.reproduction.store import normalized
-from uulearn.tabular.encoder import TableEncoder
-from uulearn.tabular.schema import apply_schema
-from uulearn.tabular.survey import Survey
+from uulearn.tabular import TableEncoder
 
 STORE = STUDY / "coverage.jsonl"
 CLOSE, FAR = (0.6, 0.4), (0.8, 0.2)
@@ -211,13 +210,10 @@ def fit(configuration: Record, data_dir: Path | None = None, device: str = "cpu"
 def encode(drawn: Sequence[Rows], test: Rows) -> list[NDArray[np.float32]]:
     """Encode rows as ``uulearn fit`` does: types of columns and encoder from both sets."""
     frames = [pd.DataFrame(rows, columns=[f"c{i}" for i in range(rows.shape[1])]) for rows in (*drawn, test)]
-    survey = Survey()
-    for which in (0, 1):
-        survey.add(frames[which], which)
-    schema, _ = survey.finish()
-    typed = [apply_schema(frame, schema, name="rows") for frame in frames]
-    encoder = TableEncoder(schema).fit(pd.concat(typed[:2], ignore_index=True))
-    return [encoder.transform(frame) for frame in typed]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UUWarning)  # about dropped columns
+        encoder = TableEncoder().fit_sets(*frames[:2])
+    return [encoder.transform(frame) for frame in frames]
 
 
 def _compared(truth: Any, estimate: Any, singles: Sequence[Any]) -> Record:

@@ -7,7 +7,7 @@ UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 `UUClassifier` is the scikit-learn estimator, `UURisk` is the criterion for custom training loops, and
 `datasets.make_sets` draws two unlabeled sets from labeled data. `metrics` evaluates and calibrates without labels,
 `selection` chooses parameters, `priors` estimates class priors, `surrogate` trains any classifier on two or more sets,
-`theory` computes bounds and sample sizes, `streaming` reads sets larger than memory, and `export` writes ONNX files.
+`theory` computes bounds and sample sizes, `tabular` encodes data frames, `streaming` reads sets larger than memory, and `export` writes ONNX files.
 
 Names are imported on first use: importing the loss does not import scikit-learn, and ``uulearn --help`` does not import
 torch.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         selection,
         streaming,
         surrogate,
+        tabular,
         theory,
         training,
     )
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UUClassifier", "UUCoefficients", "UURisk", "UURiskParts", "__version__", "data", "datasets", "exceptions",
-    "export", "metrics", "models", "pn_risk", "priors", "risk", "selection", "streaming", "surrogate", "theory",
-    "training", "uu_coefficients", "uu_risk",
+    "export", "metrics", "models", "pn_risk", "priors", "risk", "selection", "streaming", "surrogate", "tabular",
+    "theory", "training", "uu_coefficients", "uu_risk",
 ]  # fmt: skip
 
 _HOMES = {"UUClassifier": "uulearn.estimator"} | dict.fromkeys(

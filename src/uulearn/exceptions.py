@@ -80,6 +80,20 @@ class BeyondPriorsWarning(UUWarning):
     )
 
 
+class ColumnWarning(UUWarning):
+    """Some columns of a table were dropped or may be misread."""
+
+    headline = "Some columns were dropped or may be misread"
+    advice = "Check these columns, and drop them or change how they are written if necessary."
+
+
+class LeakingColumnWarning(UUWarning):
+    """A column differs between the sets by more than their class priors allow."""
+
+    headline = "A column distinguishes the sets better than their class priors allow"
+    advice = "Drop the column, unless you know that it depends only on the class; check the class priors."
+
+
 class FailedSettingWarning(UUWarning):
     """Some settings of a search failed, for example because training diverged; the other results are valid."""
 

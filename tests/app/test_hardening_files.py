@@ -335,7 +335,7 @@ ATTACKS = {
     ),
     "weights for a giant": (
         lambda folder: alter(folder, "fitted", "row_shape", [10**12]),
-        "the stored weights do not match the model",
+        "features, but its encoder has 2",
     ),
     "a header that promises": (
         lambda folder: replace_file(folder, "weights", lambda data: data.replace(b'"shape":[1,2]', b'"shape":[9,9]')),

@@ -24,9 +24,8 @@ def uulearn(*arguments, cwd=None):
 def model(tmp_path_factory, gaussians):
     folder = tmp_path_factory.mktemp("cli") / "model"
     frame = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
-    plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0).fit(frame, gaussians["sets"]).save(
-        folder
-    )
+    plain = plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0, encoder=None)
+    plain.fit(frame, gaussians["sets"]).save(folder)
     return folder
 
 

@@ -174,7 +174,7 @@ def test_rejects_missing_numeric_labels(copies, tmp_path):
 def numbers(tmp_path_factory, gaussians):
     """Models of `UUClassifier.save` with and without column names, rows for them, and their scores."""
     folder = tmp_path_factory.mktemp("numbers")
-    plain = plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0)
+    plain = plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, random_state=0, encoder=None)
     named = pd.DataFrame(gaussians["X"], columns=["a", "b", "c"])
     plain.fit(gaussians["X"], gaussians["sets"]).save(folder / "bare")
     classifier = plain.fit(named, gaussians["sets"])
@@ -341,7 +341,8 @@ def test_columns_without_names_are_used_in_order(numbers, standard_input):
 
 def test_numeric_column_names_are_matched_by_name(tmp_path, gaussians):
     frame = pd.DataFrame(gaussians["X"], columns=["2", "0", "1"])
-    classifier = plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1).fit(frame, gaussians["sets"])
+    classifier = plain_classifier((0.8, 0.2), model="linear", epochs=3, lr=0.1, encoder=None)
+    classifier.fit(frame, gaussians["sets"])
     frame[["0", "1", "2"]].to_csv(tmp_path / "rows.csv", index=False)
     expected = classifier.decision_function(frame)
     scoring.score_file(classifier, str(tmp_path / "rows.csv"), str(tmp_path / "scored.csv"))

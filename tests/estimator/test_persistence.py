@@ -31,6 +31,7 @@ def fitted(gaussians):
         ema=0.9,
         random_state=0,
         optimizer=torch.optim.RAdam,
+        encoder=None,
     ).fit(frame, gaussians["sets"])
 
 
@@ -97,20 +98,20 @@ def test_interrupted_save_leaves_old_model_intact(fitted, saved, frame, gaussian
     np.testing.assert_array_equal(UUClassifier.load(saved).decision_function(frame), fitted.decision_function(frame))
 
 
-ATTACHED = {"encoder": ("safetensors", b"arrays"), "facts": ("json", b"{}")}
+ATTACHED = {"schema": ("json", b"images"), "facts": ("json", b"{}")}
 
 
 def test_attached_files_are_returned_and_verified(fitted, tmp_path, frame):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
-    assert model_directory.read_attached(folder) == {"encoder": b"arrays", "facts": b"{}"}
+    assert model_directory.read_attached(folder) == {"schema": b"images", "facts": b"{}"}
     np.testing.assert_array_equal(UUClassifier.load(folder).decision_function(frame), fitted.decision_function(frame))
-    (encoder,) = folder.glob("encoder-*.safetensors")
-    encoder.write_bytes(b"arrayz")
-    with pytest.raises(ModelFormatError, match=r"encoder-.*altered"):
+    (schema,) = folder.glob("schema-*.json")
+    schema.write_bytes(b"imagez")
+    with pytest.raises(ModelFormatError, match=r"schema-.*altered"):
         model_directory.read_attached(folder)
-    encoder.unlink()
-    encoder.symlink_to(tmp_path / "elsewhere")
+    schema.unlink()
+    schema.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ModelFormatError, match="missing or is a link"):
         model_directory.read_attached(folder)
 
@@ -131,14 +132,14 @@ def test_rejects_directory_of_earlier_format():
         UUClassifier.load(folder)
 
 
-@pytest.mark.parametrize("failing_file", ["weights", "encoder", "facts", "model"])
+@pytest.mark.parametrize("failing_file", ["weights", "schema", "facts", "model"])
 def test_save_with_attached_files_is_atomic(fitted, tmp_path, monkeypatch, failing_file):
     folder = tmp_path / "model"
     persistence.save(fitted, folder, ATTACHED)
     fill_the_disk(monkeypatch, failing_file)
     with pytest.raises(OSError, match="no space"):
         persistence.save(fitted, folder, {name: (suffix, b"new") for name, (suffix, _) in ATTACHED.items()})
-    assert model_directory.read_attached(folder)["encoder"] == b"arrays"
+    assert model_directory.read_attached(folder)["schema"] == b"images"
 
 
 def test_rejects_saving_to_a_file(fitted, tmp_path):

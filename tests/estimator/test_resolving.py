@@ -62,10 +62,11 @@ def resolved(parameters, sizes=(300, 200), **data):
 def test_parameters_with_rules_default_to_auto():
     defaults = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
     assert [name for name, value in defaults.items() if value == "auto"] == [
-        "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated", "device",
+        "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
+        "encoder", "device",
     ]  # fmt: skip
     assert (defaults["method"], defaults["model"]) == ("abs", "mlp")
-    assert {name for name, value in defaults.items() if value == "auto"} - {"device"} == set(AUTO_PARAMETERS)
+    assert {name for name, value in defaults.items() if value == "auto"} - {"device", "encoder"} == set(AUTO_PARAMETERS)
     check_parameters(UUClassifier((0.8, 0.2)).get_params())
     for name in set(AUTO_PARAMETERS) - {"loss"}:  # checked by the risk
         assert "'auto'" in RULES[name].description

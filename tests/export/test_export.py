@@ -263,9 +263,10 @@ def test_rejects_a_model_that_cannot_be_traced(gaussians, tmp_path, capfd, kind)
 
 @pytest.fixture(scope="module")
 def fitted(gaussians):
-    return plain_classifier((0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01).fit(
-        pd.DataFrame(gaussians["X"], columns=COLUMNS), gaussians["sets"]
+    plain = plain_classifier(
+        (0.8, 0.2), 0.4, model_params={"hidden": (8,)}, epochs=3, random_state=0, lr=0.01, encoder=None
     )
+    return plain.fit(pd.DataFrame(gaussians["X"], columns=COLUMNS), gaussians["sets"])
 
 
 @pytest.fixture(scope="module")

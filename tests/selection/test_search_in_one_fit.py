@@ -329,7 +329,7 @@ def test_column_attributes_equal_best_estimator(data):
     search.fit_sets(*(pd.DataFrame(part, columns=names) for part in (X0, X1)))
     assert search.feature_names_in_.tolist() == names
     assert search.n_features_in_ == 4
-    with pytest.raises(ValueError, match="feature names should match"):
+    with pytest.raises(ValueError, match="X lacks the columns 'age', 'weight', 'height' and 'dose'"):
         search.predict(pd.DataFrame(X, columns=[*"abcd"]))
     search.fit_sets(X0[:, :3], X1[:, :3])
     assert not hasattr(search, "feature_names_in_")

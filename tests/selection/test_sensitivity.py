@@ -235,9 +235,10 @@ def test_fitted_classifier_is_unchanged_and_its_seed_is_used(data, scored):
 
 def test_frames_and_tensors_are_read_like_arrays(data):
     X, sets, y = data
-    as_arrays = prior_sensitivity(linear(), X, sets, errors=[0.1], test_data=(X[:60], y[:60]))
+    plain = linear().set_params(encoder=None)
+    as_arrays = prior_sensitivity(plain, X, sets, errors=[0.1], test_data=(X[:60], y[:60]))
     frame = pd.DataFrame(X, columns=["a", "b"])
-    as_frames = prior_sensitivity(linear(), frame, pd.Series(sets), errors=[0.1], test_data=(frame[:60], y[:60]))
+    as_frames = prior_sensitivity(plain, frame, pd.Series(sets), errors=[0.1], test_data=(frame[:60], y[:60]))
     labels = torch.from_numpy(2 * y[:60] - 1)
     tensors = torch.from_numpy(X), torch.from_numpy(sets)
     as_tensors = prior_sensitivity(linear(), *tensors, errors=[0.1], test_data=(tensors[0][:60], labels))

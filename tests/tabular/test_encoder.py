@@ -1,5 +1,7 @@
 """`TableEncoder`: typed columns to a matrix, and its state as safetensors and back."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -78,7 +80,7 @@ def rows(n, seed=0):
 def scores_of(values, *, missing=False):
     """Fit and encode one column of numbers."""
     X = pd.DataFrame({"x": np.asarray(values, dtype=float)})
-    return TableEncoder(Schema((TableColumn("x", "number", missing=missing),))).fit(X).transform(X)
+    return TableEncoder().fit_rows(Schema((TableColumn("x", "number", missing=missing),)), X).encode_rows(X)
 
 
 @pytest.fixture(scope="module")
@@ -88,19 +90,19 @@ def table():
 
 @pytest.fixture(scope="module")
 def fitted(table):
-    return TableEncoder(SCHEMA).fit(table)
+    return TableEncoder().fit_rows(SCHEMA, table)
 
 
 @pytest.fixture(scope="module")
 def saved(fitted):
-    return fitted.to_bytes()
+    return fitted.to_bytes()[1]
 
 
 # ------------------------------------------------------------------------------------------------------------ matrix
 
 
 def test_matrix_is_finite_and_bounded(fitted, table):
-    X = fitted.transform(table)
+    X = fitted.encode_rows(table)
     assert X.dtype == np.float32
     assert X.shape == (300, sum(WIDTHS.values()))
     assert np.isfinite(X).all()
@@ -118,39 +120,39 @@ def test_each_feature_belongs_to_one_column(fitted):
 def test_column_changes_only_its_own_features(fitted, table, name):
     other = table.copy()
     other[name] = rows(300, seed=1)[name]
-    changed = (fitted.transform(other) != fitted.transform(table)).any(axis=0)
+    changed = (fitted.encode_rows(other) != fitted.encode_rows(table)).any(axis=0)
     own = fitted.feature_groups()[name]
     assert changed[own].all()
     assert changed.sum() == len(own)
 
 
 def test_chunks_give_the_same_matrix(fitted, table):
-    whole = fitted.transform(table)
+    whole = fitted.encode_rows(table)
     for size in (17, 299):
-        pieces = [fitted.transform(table.iloc[start : start + size]) for start in range(0, 300, size)]
+        pieces = [fitted.encode_rows(table.iloc[start : start + size]) for start in range(0, 300, size)]
         np.testing.assert_array_equal(np.concatenate(pieces), whole)
-    np.testing.assert_array_equal(fitted.transform(table.iloc[5:6]), whole[5:6])
+    np.testing.assert_array_equal(fitted.encode_rows(table.iloc[5:6]), whole[5:6])
 
 
 def test_column_order_and_extra_columns_do_not_matter(fitted, table):
     other = table[table.columns[::-1]].assign(more=1)
-    np.testing.assert_array_equal(fitted.transform(other), fitted.transform(table))
+    np.testing.assert_array_equal(fitted.encode_rows(other), fitted.encode_rows(table))
 
 
 def test_encodes_no_rows_and_fits_one_row(fitted, table):
-    assert fitted.transform(table.iloc[:0]).shape == (0, sum(WIDTHS.values()))
-    alone = TableEncoder(SCHEMA).fit(table.iloc[:1])
-    assert np.isfinite(alone.transform(table)).all()
-    assert alone.transform(table).shape == fitted.transform(table).shape
+    assert fitted.encode_rows(table.iloc[:0]).shape == (0, sum(WIDTHS.values()))
+    alone = TableEncoder().fit_rows(SCHEMA, table.iloc[:1])
+    assert np.isfinite(alone.encode_rows(table)).all()
+    assert alone.encode_rows(table).shape == fitted.encode_rows(table).shape
 
 
 def test_refit_of_a_clone_gives_the_same_matrix(fitted, table):
-    np.testing.assert_array_equal(clone(fitted).fit(table).transform(table), fitted.transform(table))
+    np.testing.assert_array_equal(clone(fitted).fit_rows(SCHEMA, table).encode_rows(table), fitted.encode_rows(table))
 
 
 def test_global_output_setting_is_ignored(table):
     with sklearn.config_context(transform_output="pandas"):
-        assert isinstance(TableEncoder(SCHEMA).fit(table).transform(table), np.ndarray)
+        assert isinstance(TableEncoder().fit_rows(SCHEMA, table).encode_rows(table), np.ndarray)
 
 
 def test_numbers_are_normal_scores():
@@ -200,8 +202,8 @@ def test_missing_values_become_the_median_and_are_marked():
     np.testing.assert_array_equal(X[:, 1], [0, 0, 0, 1])
     tied = scores_of([0.0] * 60 + [1.0] * 40 + [np.nan])
     assert tied[-1] == tied[0] < -0.5
-    booleans = TableEncoder(Schema((TableColumn("b", "boolean", missing=True),)))
-    B = booleans.fit_transform(pd.DataFrame({"b": [1.0, 1.0, 1.0, 0.0, np.nan]}))
+    booleans = pd.DataFrame({"b": [1.0, 1.0, 1.0, 0.0, np.nan]})
+    B = TableEncoder().fit_rows(Schema((TableColumn("b", "boolean", missing=True),)), booleans).encode_rows(booleans)
     np.testing.assert_array_equal(B, [[1, 0], [1, 0], [1, 0], [0, 0], [0.75, 1]])
 
 
@@ -211,7 +213,7 @@ def test_columns_without_missing_values_may_have_some_later(fitted, table):
         later[name] = later[name].where([False] * 3)
     for name in ("code", "color"):
         later[name] = pd.Series([None] * 3, dtype=table[name].dtype)
-    X, groups = fitted.transform(later), fitted.feature_groups()
+    X, groups = fitted.encode_rows(later), fitted.feature_groups()
     assert np.isfinite(X).all()
     assert (X[:, groups["color"]] == 0).all()
     np.testing.assert_allclose(X[:, groups["income"]], 0, atol=0.02)
@@ -223,16 +225,17 @@ def test_categories_are_one_hot_encoded():
         TableColumn("y", "category", values=("c",), missing=True),
     )
     X = pd.DataFrame({"x": ["a", "b", OTHER, None], "y": ["c", OTHER, None, "c"]})
-    encoder = TableEncoder(Schema(columns)).fit(X)
+    encoder = TableEncoder().fit_rows(Schema(columns), X)
     np.testing.assert_array_equal(
-        encoder.transform(X), [[1, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 1, 0]]
+        encoder.encode_rows(X), [[1, 0, 0, 1, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 1], [0, 0, 0, 1, 0]]
     )
     assert encoder.feature_groups() == {"x": [0, 1, 2], "y": [3, 4]}
 
 
 def test_dates_are_encoded_as_circles():
     days = np.array(["2023-01-01", "2023-12-31T23:59", "2023-07-02T12:00", "2023-01-08"], dtype="datetime64[us]")
-    X = TableEncoder(Schema((TableColumn("d", "date", clock=True),))).fit_transform(pd.DataFrame({"d": days}))
+    frame = pd.DataFrame({"d": days})
+    X = TableEncoder().fit_rows(Schema((TableColumn("d", "date", clock=True),)), frame).encode_rows(frame)
     np.testing.assert_allclose(X[0, 1:3], [0, 1], atol=1e-6)
     np.testing.assert_allclose(X[1, 1:3], X[0, 1:3], atol=0.02)
     np.testing.assert_allclose(X[2, 1:3], [0, -1], atol=0.01)
@@ -248,16 +251,16 @@ def test_text_features_separate_topics(long):
     topics = [["cough", "fever", "cold", "flu"], ["fracture", "ankle", "fall", "cast"]]
     topic = rng.integers(0, 2, 400)
     texts = [" ".join(rng.choice(topics[t] + ["patient", "with", "mild"], 6 if long else 2)) for t in topic]
-    encoder = TableEncoder(Schema((TableColumn("t", "text", long=long),)))
-    X = encoder.fit(pd.DataFrame({"t": pd.Series(texts, dtype=object)})).transform(pd.DataFrame({"t": texts}))
+    frame = pd.DataFrame({"t": pd.Series(texts, dtype=object)})
+    X = TableEncoder().fit_rows(Schema((TableColumn("t", "text", long=long),)), frame).encode_rows(frame)
     accuracy = LogisticRegression().fit(X[:200], topic[:200]).score(X[200:], topic[200:])
     assert accuracy > (0.95 if long else 0.85)
 
 
 def test_constant_text_gives_zeros():
-    encoder = TableEncoder(Schema((TableColumn("t", "text"),)))
-    encoder.fit(pd.DataFrame({"t": pd.Series(["same"] * 50, dtype=object)}))
-    X = encoder.transform(pd.DataFrame({"t": pd.Series(["same", "other", None], dtype=object)}))
+    same = pd.DataFrame({"t": pd.Series(["same"] * 50, dtype=object)})
+    encoder = TableEncoder().fit_rows(Schema((TableColumn("t", "text"),)), same)
+    X = encoder.encode_rows(pd.DataFrame({"t": pd.Series(["same", "other", None], dtype=object)}))
     assert (X == 0).all()
 
 
@@ -265,8 +268,8 @@ def test_encodes_two_thousand_columns():
     names = [f"x{number}" for number in range(2000)]
     schema = Schema(tuple(TableColumn(name, "number", missing=True) for name in names))
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2000)), columns=names)
-    encoder = TableEncoder(schema).fit(frame)
-    assert encoder.transform(frame).shape == (40, 4000)
+    encoder = TableEncoder().fit_rows(schema, frame)
+    assert encoder.encode_rows(frame).shape == (40, 4000)
     assert encoder.feature_groups()["x7"] == [7, 2007]
 
 
@@ -299,9 +302,9 @@ def test_all_accepted_cells_become_finite(fit, later):
             name="it",
         )
 
-    encoder = TableEncoder(schema).fit(table(fit))
+    encoder = TableEncoder().fit_rows(schema, table(fit))
     for cells in (fit, later):
-        X = encoder.transform(table(cells))
+        X = encoder.encode_rows(table(cells))
         assert X.dtype == np.float32
         assert X.shape == (len(cells), 2 + 7 + TEXT_FEATURES + 1 + 1 + 3)
         assert np.isfinite(X).all()
@@ -309,20 +312,24 @@ def test_all_accepted_cells_become_finite(fit, later):
 
 def test_rejects_unfitted_encoder(table):
     with pytest.raises(NotFittedError):
-        TableEncoder(SCHEMA).transform(table)
+        TableEncoder().encode_rows(table)
     with pytest.raises(NotFittedError):
-        TableEncoder(SCHEMA).to_bytes()
+        TableEncoder().to_bytes()
 
 
 # ------------------------------------------------------------------------------------------------------------ storage
 
 
+def as_json(schema):
+    return json.dumps(schema.to_dict(), indent=1, ensure_ascii=False).encode()
+
+
 def test_stored_encoder_gives_the_same_matrix(fitted, saved):
-    loaded = TableEncoder.from_bytes(SCHEMA, saved)
+    loaded = TableEncoder.from_bytes(as_json(SCHEMA), saved)
     later = rows(50, seed=3)
-    np.testing.assert_array_equal(loaded.transform(later), fitted.transform(later))
+    np.testing.assert_array_equal(loaded.encode_rows(later), fitted.encode_rows(later))
     assert loaded.feature_groups() == fitted.feature_groups()
-    assert loaded.to_bytes() == saved
+    assert loaded.to_bytes() == fitted.to_bytes() == (as_json(SCHEMA), saved)
 
 
 def test_no_row_is_stored(saved):
@@ -332,14 +339,14 @@ def test_no_row_is_stored(saved):
 @pytest.mark.parametrize("kind", ["number", "boolean", "category", "date", "text"])
 def test_stores_each_kind_alone(kind, table):
     schema = Schema(tuple(column for column in SCHEMA.columns if column.kind == kind))
-    encoder = TableEncoder(schema).fit(table)
-    loaded = TableEncoder.from_bytes(schema, encoder.to_bytes())
-    np.testing.assert_array_equal(loaded.transform(table), encoder.transform(table))
+    encoder = TableEncoder().fit_rows(schema, table)
+    loaded = TableEncoder.from_bytes(*encoder.to_bytes())
+    np.testing.assert_array_equal(loaded.encode_rows(table), encoder.encode_rows(table))
 
 
 def refused(data, schema=SCHEMA):
     with pytest.raises(ModelFormatError) as caught:
-        TableEncoder.from_bytes(schema, data)
+        TableEncoder.from_bytes(as_json(schema), data)
     message = str(caught.value)
     assert message.endswith(".")
     assert "\n" not in message

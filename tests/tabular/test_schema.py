@@ -722,7 +722,7 @@ def test_rejects_missing_columns_and_ignores_extra_ones():
     result = apply_schema(frame, SCHEMA, name="new.csv")
     assert result.columns.tolist() == SCHEMA.names
     assert result["t"].tolist() == ["hello"]
-    with pytest.raises(TableError, match="new.csv lacks the columns 'n' and 't' .did you mean 'N'..; the file must"):
+    with pytest.raises(TableError, match="new.csv lacks the columns 'n' and 't' .did you mean 'N'..; it must"):
         apply_schema(frame.rename(columns={"n": "N", "t": "other"}), SCHEMA, name="new.csv")
 
 

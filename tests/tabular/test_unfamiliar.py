@@ -22,7 +22,7 @@ SCHEMA = Schema(
 
 @pytest.fixture(scope="module")
 def encoder():
-    return TableEncoder(SCHEMA).fit(typed(age=np.linspace(20, 60, 500), constant=3, color="red"))
+    return TableEncoder().fit_rows(SCHEMA, typed(age=np.linspace(20, 60, 500), constant=3, color="red"))
 
 
 def typed(**columns):

@@ -98,7 +98,8 @@ def fit_files(
         configuration=to_json(dataclasses.asdict(complete)),
         **measured,
     )
-    return TableModel(prepared.schema, prepared.encoder, classifier, facts), complete
+    images = prepared.schema if isinstance(prepared.schema, ImageSchema) else None
+    return TableModel(classifier.with_encoder(prepared.encoder), facts, images), complete
 
 
 def read_and_encode(
@@ -112,7 +113,7 @@ def read_and_encode(
         if reasons := [leak.reason for leak in prepared.leaking_columns]:
             if not settings.allow_leakage:
                 options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
-                if prepared.encoder and 2 * len(reasons) > len(prepared.encoder.schema.columns) > 1:
+                if prepared.encoder and 2 * len(reasons) > len(prepared.encoder.schema_.columns) > 1:
                     reasons.insert(0, "Check the class priors: most columns differ by more than they allow.")
                 raise TableError(
                     f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
@@ -222,7 +223,7 @@ def collect_facts(
     if rows.note:
         prepared.notes.append(rows.note)
     encoder = prepared.encoder
-    groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema.columns)
+    groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema_.columns)
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
         for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)

@@ -1,8 +1,8 @@
-"""A classifier with its column encoder, which `uulearn fit` saves and `uulearn predict` loads.
+"""A classifier with its facts, which `uulearn fit` saves and `uulearn predict` loads.
 
-`uulearn.UUClassifier.save` writes the directory, with three additional files: the columns (``schema``), the arrays of
-the encoder (``encoder``, safetensors) and the facts about the model (``facts``). ``README.md`` and ``config.toml`` are
-human-readable documents.
+`uulearn.UUClassifier.save` writes the directory, including the encoder of tables. `uulearn fit` adds the facts about
+the model (``facts``) and, for images, their size (``schema``). ``README.md`` and ``config.toml`` are human-readable
+documents.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from uulearn.app.facts import FitFacts
 from uulearn.estimator import UUClassifier, model_directory, persistence
 from uulearn.exceptions import ModelFormatError
-from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
 from uulearn.tabular.schema import Schema, apply_schema
@@ -28,6 +27,8 @@ from uulearn.tabular.unfamiliar import UnfamiliarCounts, count_unfamiliar
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from uulearn.tabular import TableEncoder
 
 
 class ScoredRows(NamedTuple):
@@ -48,13 +49,36 @@ def score_matrix(classifier: UUClassifier, X: Any) -> ScoredRows:
 class TableModel:
     """A classifier for the rows of a table, or for image files."""
 
-    schema: Schema | ImageSchema
-    encoder: TableEncoder | None
-    """None for images."""
     classifier: UUClassifier
-    facts: FitFacts
+    facts: FitFacts | None = None
+    """The content of the report; None if `uulearn.UUClassifier.save` wrote the model."""
+    images: ImageSchema | None = None
+    """How images are read; None for tables."""
     unfamiliar: UnfamiliarCounts = field(default_factory=Counter, compare=False)
     """Number of rows scored so far that have values unlike the training rows, by kind and column."""
+
+    @property
+    def encoder(self) -> TableEncoder | None:
+        """The encoder of tables; None for images."""
+        return cast("TableEncoder | None", self.classifier.encoder_)
+
+    @property
+    def schema(self) -> Schema | ImageSchema:
+        """The columns of a table, or how images are read."""
+        if self.images is not None:
+            return self.images
+        assert self.encoder is not None  # checked when the model is created
+        return self.encoder.schema_
+
+    @property
+    def fit_facts(self) -> FitFacts:
+        """The facts; raise `ModelFormatError` if there are none."""
+        if self.facts is None:
+            raise ModelFormatError(
+                "this model was written by UUClassifier.save, so there are no facts to report; train it with uulearn "
+                "fit, or print UUClassifier.load(...).summary()."
+            )
+        return self.facts
 
     def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
         """Score the rows of a data frame returned by a reader of `uulearn.io.reading`.
@@ -64,11 +88,11 @@ class TableModel:
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
-        if isinstance(self.schema, ImageSchema) or self.encoder is None:
-            return score_matrix(self.classifier, encode_rows(frame, self.schema, self.encoder, folder, name))
-        rows = apply_schema(frame, self.schema, name=name)
+        if self.encoder is None:
+            return score_matrix(self.classifier, encode_rows(frame, self.schema, None, folder, name))
+        rows = apply_schema(frame, self.encoder.schema_, name=name)
         self.unfamiliar.update(count_unfamiliar(rows, self.encoder))
-        return score_matrix(self.classifier, self.encoder.transform(rows))
+        return score_matrix(self.classifier.with_encoder(None), self.encoder.encode_rows(rows))
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
         """Return the model for a population with another class prior, or the same model if the prior is None."""
@@ -78,40 +102,34 @@ class TableModel:
 
     def save(self, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
         """Write the model directory and the documents in ``beside``; replace an existing model atomically."""
-        stored = {"facts": self.facts.to_dict(), "schema": self.schema.to_dict()}
         attached = {
-            name: ("json", json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False).encode())
-            for name, data in stored.items()
+            name: ("json", json.dumps(data.to_dict(), indent=1, ensure_ascii=False, allow_nan=False).encode())
+            for name, data in (("facts", self.facts), ("schema", self.images))
+            if data is not None
         }
-        if self.encoder is not None:
-            attached["encoder"] = ("safetensors", self.encoder.to_bytes())
         persistence.save(self.classifier, folder, attached, beside)
 
     @classmethod
     def load(cls, folder: Path) -> TableModel:
-        """Read a model directory, without executing code from it."""
-        return cls.from_files(folder, model_directory.read_attached(folder))
-
-    @classmethod
-    def from_files(cls, folder: Path, attached: Mapping[str, bytes]) -> TableModel:
-        """Create a model from the attached files of its directory, which have already been read."""
-        if missing := sorted({"facts", "schema"} - attached.keys()):
+        """Read a model directory, without executing code from it; raise `ModelFormatError` if it is not for tables."""
+        model = load_model(folder)
+        if isinstance(model, UUClassifier):
             raise ModelFormatError(
-                f"the model in {folder} has no {', '.join(missing)}, so it accepts numbers, not tables; load it with "
+                f"the model in {folder} has no schema, so it accepts numbers, not tables; load it with "
                 "UUClassifier.load, or train it with uulearn fit."
             )
-        try:
-            columns, facts = json.loads(attached["schema"]), FitFacts.from_dict(json.loads(attached["facts"]))
-            schema = ImageSchema.from_dict(columns) if "images" in columns else Schema.from_dict(columns)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit the model again.") from error
-        if isinstance(schema, Schema) and "encoder" not in attached:
-            raise ModelFormatError(f"{folder} does not contain a column encoder; fit the model again.")
-        encoder = TableEncoder.from_bytes(schema, attached["encoder"]) if isinstance(schema, Schema) else None
-        return cls(schema, encoder, UUClassifier.load(folder, device="auto"), facts)
+        return model
 
 
 def load_model(folder: Path) -> TableModel | UUClassifier:
     """Load a model saved by `uulearn fit` or by `UUClassifier.save`; each file is read and hashed once."""
     attached = model_directory.read_attached(folder)
-    return TableModel.from_files(folder, attached) if attached else UUClassifier.load(folder)
+    try:
+        facts = FitFacts.from_dict(json.loads(attached["facts"])) if "facts" in attached else None
+        images = ImageSchema.from_dict(json.loads(attached["schema"])) if "schema" in attached else None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFormatError(f"the schema in {folder} cannot be read ({error}); fit the model again.") from error
+    classifier = UUClassifier.load(folder, device="auto")
+    if facts is not None and images is None and classifier.encoder_ is None:
+        raise ModelFormatError(f"{folder} does not contain a column encoder; fit the model again.")
+    return classifier if images is None and classifier.encoder_ is None else TableModel(classifier, facts, images)

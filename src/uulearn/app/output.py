@@ -171,7 +171,7 @@ class FitRun:
         """Fit a classifier; the first process saves the model, a configuration to repeat the fit, and a model card."""
         settings, folder = self.settings, self.folder
         if not self.first:
-            return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].facts
+            return fit_files(settings, checkpoint=folder.unfinished, workers=self.workers)[0].fit_facts
         with folder.explain_failure(self.resumed):
             model, complete = fit_files(
                 settings,
@@ -187,7 +187,7 @@ class FitRun:
                 "evaluate": f"uulearn evaluate {place} more_of_first.csv more_of_second.csv",
                 "repeat": f"uulearn fit --config {shlex.quote(str(folder.out / CONFIGURATION))} --out again",
             }
-            facts = dataclasses.replace(model.facts, commands=commands)
+            facts = dataclasses.replace(model.fit_facts, commands=commands)
             texts = {CONFIGURATION: complete.to_toml(), CARD: format_model_card(facts)}
             beside = {name: text.encode() for name, text in texts.items()}
             dataclasses.replace(model, facts=facts).save(folder.place, beside)

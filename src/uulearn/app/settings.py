@@ -22,7 +22,7 @@ CLASSIFIER_TABLE = "classifier"
 RESULT_COLUMNS = ("score", "probability", "class")
 """Columns that predict writes."""
 SET_BY_FIT = (
-    "set_priors", "target_prior", "random_state", "progress", "training", "training__checkpoint_dir",
+    "set_priors", "target_prior", "random_state", "encoder", "progress", "training", "training__checkpoint_dir",
     "training__distributed",
 )  # fmt: skip
 """Classifier parameters that are not settings, because `uulearn fit` chooses them."""

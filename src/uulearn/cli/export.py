@@ -20,9 +20,7 @@ def export(
     loaded = load_model(model)
     with explained(out):
         if isinstance(loaded, TableModel):
-            # Images are bytes; a table can contain times in seconds, which need float64.
-            input_type = "uint8" if loaded.encoder is None else "float64"
-            exported = export_onnx(loaded.classifier, out, pipeline=loaded.encoder, input_type=input_type)
+            exported = export_onnx(loaded.classifier, out, input_type="auto" if loaded.images is None else "uint8")
         else:
             exported = export_onnx(loaded, out)
     typer.echo(str(exported))

@@ -19,7 +19,8 @@ def report(
     from uulearn.report import write_report
 
     loaded = TableModel.load(model)
+    facts = loaded.fit_facts
     path = out or model / "report.html"
     with explained(path):
-        write_report(path, loaded.facts, loaded.classifier.history_)
+        write_report(path, facts, loaded.classifier.history_)
     typer.echo(f"report written to {printable(str(path))}")

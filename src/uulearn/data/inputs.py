@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -28,16 +28,35 @@ TORCH_TYPES = set(map(np.dtype, ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8",
 LARGEST_INPUT = 1e15
 
 
+class RowEncoder(Protocol):
+    """A fitted encoder, such as `uulearn.tabular.TableEncoder`, that converts tables to arrays."""
+
+    feature_names_in_: NDArray[np.object_]
+
+    def encode_table(self, X: Any, name: str) -> NDArray[Any]:
+        """Return one row of numbers per row of a table; ``name`` is the name of the table in error messages."""
+        ...
+
+    def to_bytes(self) -> tuple[bytes, bytes]:
+        """Return the fitted encoder as JSON and safetensors."""
+        ...
+
+
 @dataclass(frozen=True)
 class Columns:
     """Row shape and optional column names, which must be the same in all tables that are passed to an estimator."""
 
     row_shape: tuple[int, ...]
     names: NDArray[np.object_] | None = None
+    encoder: RowEncoder | None = None
+    """Encoder that converts all tables to rows of this shape."""
 
 
-def read_table(X: Any, *, any_shape: bool, name: str = "X") -> tuple[Rows, Columns]:
+def read_table(X: Any, *, any_shape: bool, name: str = "X", encoder: RowEncoder | None = None) -> tuple[Rows, Columns]:
     """Return the validated rows of X and their columns; ``any_shape`` allows images and sequences."""
+    if encoder is not None:
+        rows = _read(encoder.encode_table(X, name), any_shape, name)
+        return rows, Columns(rows.row_shape, encoder.feature_names_in_, encoder)
     rows = _read(X, any_shape, name)
     return rows, Columns(rows.row_shape, _column_names(X))
 
@@ -46,6 +65,8 @@ def read_same_columns(
     X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
 ) -> Rows:
     """Return the rows of X; raise an error that names ``estimator`` if the values or the columns are invalid."""
+    if columns.encoder is not None:
+        return _read(columns.encoder.encode_table(X, name), any_shape, name)
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:
@@ -80,16 +101,20 @@ class FitData:
     """Rows with labels, used for evaluation only."""
 
 
-def read_two_tables(X0: Any, X1: Any, *, any_shape: bool, **held_out: Any) -> FitData:
+def read_two_tables(
+    X0: Any, X1: Any, *, any_shape: bool, encoder: RowEncoder | None = None, **held_out: Any
+) -> FitData:
     """Read both sets from separate tables, and return them with the held-out rows."""
-    first, columns = read_table(X0, any_shape=any_shape, name="X0")
+    first, columns = read_table(X0, any_shape=any_shape, name="X0", encoder=encoder)
     data = TwoSets((first, read_same_columns(X1, columns, any_shape=any_shape, name="X1")))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 
 
-def read_joint_table(X: Any, sets: Any, *, any_shape: bool, **held_out: Any) -> FitData:
+def read_joint_table(
+    X: Any, sets: Any, *, any_shape: bool, encoder: RowEncoder | None = None, **held_out: Any
+) -> FitData:
     """Read both sets from one table, and return them with the held-out rows; ``sets`` contains the set of each row."""
-    rows, columns = read_table(X, any_shape=any_shape)
+    rows, columns = read_table(X, any_shape=any_shape, encoder=encoder)
     data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
     return read_held_out(data, columns, any_shape=any_shape, **held_out)
 

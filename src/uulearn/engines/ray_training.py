@@ -51,7 +51,7 @@ def fit_on_ray(run: FitRun, command: str, progress: ProgressCallback, workers: i
         finally:
             shutil.rmtree(folder.unfinished / SHARED_ROWS, ignore_errors=True)  # from a killed first worker
         folder.clean_up()
-    return TableModel.load(folder.place).facts
+    return TableModel.load(folder.place).fit_facts
 
 
 def _fit_on_worker(settings: FitSettings, folder: OutputFolder, command: str) -> None:

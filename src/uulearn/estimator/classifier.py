@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn import defaults
-from uulearn.data import inputs
 from uulearn.data.inputs import FitData
 from uulearn.data.streams import RowStream
-from uulearn.estimator import persistence
+from uulearn.estimator import persistence, reading
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
 from uulearn.estimator.learners import Learner
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
-from uulearn.estimator.plan import FitPlan, make_plan, read_streams, takes_any_shape
+from uulearn.estimator.plan import FitPlan, make_plan, read_streams
 from uulearn.estimator.summary import summarize
 from uulearn.estimator.trained import TrainedClassifier
 from uulearn.models import ModelLike
@@ -103,6 +102,11 @@ class UUClassifier(TrainedClassifier):
     calibrated : bool or "auto"
         Whether to calibrate scores to log-odds on held-out rows, without labels (see `calibrate`). Probabilities are
         then valid for any loss and method. "auto" calibrates if rows are held out and the priors are known.
+    encoder : "auto", None or TableEncoder
+        How tables are converted to numbers. "auto" encodes pandas, polars and Arrow tables with a
+        `uulearn.tabular.TableEncoder`, as ``uulearn fit`` encodes files, and passes other rows to the model unchanged.
+        None encodes nothing, so data frames must contain only numbers. Pass a `TableEncoder` to choose columns and
+        their kinds. The encoder is fitted to the rows of both sets.
     device : str
         Device used for training; ``"auto"`` selects the first CUDA device, or the CPU if there is none.
     training : TrainingOptions, optional
@@ -120,13 +124,15 @@ class UUClassifier(TrainedClassifier):
         an ensemble, each record is the mean over its models; ``history_.models`` contains the history of each model.
     model_ : nn.Module
         The trained module, or the model trained by a custom learner.
+    encoder_ : `uulearn.tabular.TableEncoder` or None
+        The fitted encoder of tables. If there is one, all methods take tables with the same columns in any order.
     classes_ : array([0, 1])
     n_features_in_ : int
-        Number of columns.
+        Number of columns of the rows.
     feature_names_in_ : array of str
         Names of the columns, if the training data had column names.
     row_shape_ : tuple of int
-        Shape of one row.
+        Shape of one row of the model's input.
     set_sizes_ : (int, int)
         Number of training rows in each set.
     held_out_sizes_ : (int, int)
@@ -188,6 +194,7 @@ class UUClassifier(TrainedClassifier):
         patience: int | str | None = defaults.AUTO,
         self_training_rounds: int = 0,
         calibrated: bool | str = defaults.AUTO,
+        encoder: Any = defaults.AUTO,
         device: str = "auto",
         training: TrainingOptions | None = None,
         progress: bool = True,
@@ -210,6 +217,7 @@ class UUClassifier(TrainedClassifier):
         self.patience = patience
         self.self_training_rounds = self_training_rounds
         self.calibrated = calibrated
+        self.encoder = encoder
         self.device = device
         self.training = training
         self.progress = progress
@@ -250,7 +258,7 @@ class UUClassifier(TrainedClassifier):
 
         Parameters
         ----------
-        X : array, DataFrame, sparse matrix or tensor of shape (n, …)
+        X : array, data frame, Arrow table, sparse matrix or tensor of shape (n, …)
             Rows of both sets, in any order.
         sets : array of shape (n,)
             The set that each row came from, 0 or 1.
@@ -263,8 +271,7 @@ class UUClassifier(TrainedClassifier):
             Function called after every epoch with its record and the model; it returns True to stop training.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
-        any_shape = takes_any_shape(self.model)
-        plan = self._plan(lambda *_: inputs.read_joint_table(X, sets, any_shape=any_shape, **held_out), callback)
+        plan = self._plan(lambda parameters, _: reading.read_joint_table(parameters, X, sets, **held_out), callback)
         return self.fit_plan(plan)
 
     def fit_sets(
@@ -282,17 +289,15 @@ class UUClassifier(TrainedClassifier):
         For streamed sets, a single model is trained, and the held-out rows of each set are loaded into memory.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
-        any_shape = takes_any_shape(self.model)
         if isinstance(X0, RowStream) or isinstance(X1, RowStream):
             plan = self._plan(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
         else:
-            plan = self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape, **held_out), callback)
+            plan = self._plan(lambda parameters, _: reading.read_two_tables(parameters, X0, X1, **held_out), callback)
         return self.fit_plan(plan)
 
     def plan_sets(self, X0: Any, X1: Any) -> FitPlan:
         """Return the plan that `fit_sets` runs: resolved parameters, folds or held-out rows, and the learner."""
-        any_shape = takes_any_shape(self.model)
-        return self._plan(lambda *_: inputs.read_two_tables(X0, X1, any_shape=any_shape))
+        return self._plan(lambda parameters, _: reading.read_two_tables(parameters, X0, X1))
 
     def _plan(
         self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None = None
@@ -332,12 +337,7 @@ class UUClassifier(TrainedClassifier):
         self.learner_ = result.learner
         self.trained_ = result.model
         self.history_ = result.history
-        self.row_shape_ = result.columns.row_shape
-        self.n_features_in_ = result.columns.row_shape[0]
-        if result.columns.names is not None:
-            self.feature_names_in_ = result.columns.names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # from an earlier fit
+        self._set_columns(result.columns)
         self.set_sizes_ = result.set_sizes
         self.held_out_sizes_ = result.held_out_sizes
         self.scaling_ = result.scaling

@@ -27,8 +27,8 @@ MODEL_FORMAT_VERSION = 3
 MODEL_FILE = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
 LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
-# Files written by the estimator; all other files were attached by an application.
-OWN_FILES = ("weights", "history")
+# Files written by the estimator; all other files were attached by an application, such as the schema of images.
+OWN_FILES = ("weights", "history", "encoder")
 # Human-readable files that the commands write next to a model with facts; they describe only this model.
 DOCUMENTS = ("README.md", "config.toml", "report.html")
 # Maximum size of a manifest in bytes; real manifests are much smaller.
@@ -180,6 +180,7 @@ def read_attached(folder: Path) -> dict[str, bytes]:
     if not isinstance(files, dict) or not all(isinstance(entry, dict) for entry in files.values()):
         raise ModelFormatError(f"{folder / MANIFEST} lists no files; save the model again.")
     try:
-        return {stem: read_file(folder, entry) for stem, entry in files.items() if stem not in OWN_FILES}
+        own = {*OWN_FILES, *(["schema"] if "encoder" in files else [])}
+        return {stem: read_file(folder, entry) for stem, entry in files.items() if stem not in own}
     except KeyError as error:
         raise ModelFormatError(f"a file entry in {folder / MANIFEST} has no {error}; save the model again.") from error

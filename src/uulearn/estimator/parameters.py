@@ -89,6 +89,11 @@ RULES: dict[str, Rule] = {
     ),
     "self_training_rounds": Rule(lambda v: _is_integer(v) and v >= 0, "an integer of at least 0", -1),
     "calibrated": Rule(_or_auto(_is_bool), "'auto', True or False", "isotonic"),
+    "encoder": Rule(
+        lambda v: v is None or is_auto(v) or hasattr(v, "encode_table"),
+        "'auto', None or a uulearn.tabular.TableEncoder (put other transformers before the classifier in a Pipeline)",
+        "one-hot",
+    ),
     "device": Rule(_is_device, "'auto', 'cpu' or a CUDA device such as 'cuda' or 'cuda:1'", "gpu"),
     "training": Rule(
         lambda v: v is None or isinstance(v, TrainingOptions),

@@ -1,7 +1,8 @@
 """Save a classifier as a model directory of safetensors and JSON files, and load it without executing code.
 
 The manifest contains the parameters, the fitted attributes, the kind of the learner, and the JSON part of its
-`uulearn.estimator.learners.ModelState`. The file ``weights`` contains the tensors. To load a model of your own learner,
+`uulearn.estimator.learners.ModelState`. The file ``weights`` contains the tensors. A classifier for tables also has the
+files ``schema`` (the columns) and ``encoder`` (the arrays of the encoder). To load a model of your own learner,
 call ``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
 """
 
@@ -35,6 +36,7 @@ from uulearn.training import History, TrainingOptions
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
+    from uulearn.tabular import TableEncoder
 
 Classifier = TypeVar("Classifier", bound="UUClassifier")
 
@@ -49,6 +51,10 @@ def save(
     state = classifier.trained_.state()
     history = json.dumps(classifier.history_.to_dict(), indent=1).encode()
     contents = {"weights": ("safetensors", save_tensors(state.tensors)), "history": ("json", history)}
+    encoder = classifier.encoder_
+    if encoder is not None:
+        schema, arrays = encoder.to_bytes()
+        contents |= {"schema": ("json", schema), "encoder": ("safetensors", arrays)}
     own = {*inspect.signature(type(classifier)).parameters, *TRAINING_NAMES} - {"training"}
     named = classifier.get_params(deep=classifier.training is not None)
     named["random_state"] = None if classifier.random_state is None else classifier.seed_
@@ -56,7 +62,7 @@ def save(
     if classifier.training is not None:
         # The checkpoint folder is specific to the training machine; a later fit must not write to it by default.
         parameters[f"{TRAINING_PREFIX}checkpoint_dir"] = None
-    names = getattr(classifier, "feature_names_in_", None)
+    names = getattr(classifier, "feature_names_in_", None) if encoder is None else None
     about = {
         "class": "UUClassifier",
         "parameters": parameters,
@@ -97,6 +103,8 @@ def _encode(value: Any) -> Any:
     name = str(getattr(value, "__qualname__", type(value).__qualname__))
     if getattr(torch.optim, name, None) is value:
         return {"torch.optim": name}
+    if hasattr(value, "encode_table"):
+        return {"TableEncoder": {key: _encode(item) for key, item in value.get_params(deep=False).items()}}
     if not callable(value) and not isinstance(value, Learner):
         raise ValueError(f"{value!r} cannot be stored as JSON; use numbers, strings, lists and dicts in parameters.")
     return {"code": name}
@@ -115,7 +123,8 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         history = History.from_dict(json.loads(read_file(folder, files["history"])))
         if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
             raise ValueError("the history is not a list of epochs")
-        return cls(**parameters).set_fitted(_read_result(parameters, manifest, tensors, history))
+        encoder = _read_encoder(folder, files) if "encoder" in files else None
+        return cls(**parameters).set_fitted(_read_result(parameters, manifest, tensors, history, encoder))
     except ModelFormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
@@ -123,8 +132,19 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         raise ModelFormatError(f"the model in {folder} cannot be loaded ({reason}); save it again.") from error
 
 
+def _read_encoder(folder: Path, files: Mapping[str, Any]) -> TableEncoder:
+    """Read the encoder of tables."""
+    from uulearn.tabular import TableEncoder
+
+    return TableEncoder.from_bytes(read_file(folder, files["schema"]), read_file(folder, files["encoder"]))
+
+
 def _read_result(
-    parameters: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, torch.Tensor], history: History
+    parameters: dict[str, Any],
+    manifest: dict[str, Any],
+    tensors: dict[str, torch.Tensor],
+    history: History,
+    encoder: TableEncoder | None,
 ) -> FitResult:
     """Read the stored result of the fit."""
     fitted = manifest["fitted"]
@@ -140,6 +160,11 @@ def _read_result(
     names, rounds = fitted["feature_names"], fitted["self_training"]
     if names is not None and (not isinstance(names, list) or row_shape != (len(names),)):
         raise ValueError(f"it has {row_shape} features, but its feature names do not fit")
+    columns = Columns(row_shape, None if names is None else np.array(names, dtype=object))
+    if encoder is not None:
+        if row_shape != (n_features := len(encoder.get_feature_names_out()),):
+            raise ValueError(f"it has {row_shape} features, but its encoder has {n_features}")
+        columns = Columns(row_shape, encoder.feature_names_in_, encoder)
     scaling = read_value(PlattScaling | None, fitted["scaling"], "scaling")
     if scaling and not 0 < scaling.prior < 1:
         raise ValueError(f"the calibration prior must be between 0 and 1, got {scaling.prior}")
@@ -147,7 +172,7 @@ def _read_result(
         learner,
         restore_model(learner, ModelState(tensors, manifest["learner"]["config"]), row_shape),
         history,
-        Columns(row_shape, None if names is None else np.array(names, dtype=object)),
+        columns,
         sizes[0],
         sizes[1],
         int(fitted["seed"]),
@@ -203,6 +228,10 @@ def _decode(value: Any, missing: list[str]) -> Any:
         return items if kind == "list" else tuple(items)
     if kind == "dict":
         return {key: _decode(item, missing) for key, item in content.items()}
+    if kind == "TableEncoder":
+        from uulearn.tabular import TableEncoder
+
+        return TableEncoder(**{key: _decode(item, missing) for key, item in content.items()})
     if kind == "torch.optim":
         found = getattr(torch.optim, content, None)
         if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):

@@ -78,6 +78,11 @@ def read_streams(
             f"streamed sets support only one model, got n_estimators={n_estimators!r} and "
             f"self_training_rounds={rounds}; set n_estimators=1 and self_training_rounds=0."
         )
+    if not (is_auto(parameters["encoder"]) or parameters["encoder"] is None):
+        raise ValueError(
+            "encoder encodes tables in memory, but the sets are streams; set encoder='auto', fit a TableEncoder to a "
+            "sample of the rows, and pass its transform to the streams: ParquetSet(path, transform=encoder.transform)."
+        )
     fraction = parameters["validation_fraction"]
     fraction = defaults.VALIDATION_FRACTION if is_auto(fraction) else fraction
     data, numbers = StreamedSets(streams), None

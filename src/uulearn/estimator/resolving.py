@@ -56,6 +56,7 @@ class ResolvedParameters:
     patience: int | None
     self_training_rounds: int
     calibrated: bool
+    encoder: Any
     device: str
     training: TrainingOptions
     progress: bool

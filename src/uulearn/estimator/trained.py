@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn.data import Rows, inputs
-from uulearn.data.inputs import Columns
+from uulearn.data.inputs import Columns, RowEncoder
 from uulearn.estimator.fitting import warn_if_suspicious
 from uulearn.estimator.learners import ComparedModel, Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
@@ -42,6 +42,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
     row_shape_: tuple[int, ...]
+    encoder_: RowEncoder | None
     learner_: Learner
     trained_: TrainedModel
     history_: History
@@ -111,6 +112,26 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.scaling_ is not None:
             return np.asarray(expit(values))
         return self._score_loss().probability(torch.from_numpy(values)).numpy()
+
+    def with_encoder(self, encoder: RowEncoder | None) -> Self:
+        """Return a copy that encodes tables with a fitted encoder, or, with None, takes rows that are already encoded.
+
+        Use it if you encode rows yourself, for example to encode large files in parts.
+        """
+        check_is_fitted(self, "trained_")
+        other = copy.copy(self)
+        other._set_columns(Columns(self.row_shape_, getattr(encoder, "feature_names_in_", None), encoder))
+        return other
+
+    def _set_columns(self, columns: Columns) -> None:
+        self.row_shape_, self.encoder_ = columns.row_shape, columns.encoder
+        self.n_features_in_ = (
+            columns.row_shape[0] if columns.encoder is None else len(columns.encoder.feature_names_in_)
+        )
+        if columns.names is not None:
+            self.feature_names_in_ = columns.names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # from an earlier fit
 
     def submodel(self, number: int) -> Self:
         """Return a copy of this classifier that uses only one model of the ensemble; models are numbered from 0."""
@@ -225,6 +246,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return min(max(accuracy, 0.0), 1.0)
 
     def _read(self, X: Any) -> Rows:
-        columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None))
+        columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None), self.encoder_)
         name = type(self).__name__
         return inputs.read_same_columns(X, columns, any_shape=takes_any_shape(self.model), estimator=name)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from uulearn.estimator import UUClassifier
 from uulearn.export.graph import REFUSED, network_of, plain_model
 from uulearn.export.tabular import TEXT_INPUT, CategoryColumn
+from uulearn.tabular import TableEncoder
 
 TOLERANCE = 1e-5
 """Maximum allowed difference between the scores, relative to the largest score or to 1."""
@@ -51,7 +52,8 @@ class PythonScores:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # suppress warnings about column names
             if self.pipeline is not None:
-                rows = self.pipeline.transform(rows)
+                typed = isinstance(self.pipeline, TableEncoder)
+                rows = self.pipeline.encode_rows(rows) if typed else self.pipeline.transform(rows)
             scores = self.classifier.decision_function(rows)
         if self.classifier.set_priors is None:
             return {"score": scores}

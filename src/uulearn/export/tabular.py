@@ -66,10 +66,10 @@ def category_columns(pipeline: Any) -> tuple[CategoryColumn, ...]:
     """Return the category columns of a table encoder, or an empty tuple for any other pipeline."""
     if not isinstance(pipeline, TableEncoder):
         return ()
-    names = list(pipeline.schema.names)
+    names = list(pipeline.schema_.names)
     return tuple(
         CategoryColumn(column.name, names.index(column.name), tuple(column.values), column.other, column.missing)
-        for column in pipeline.of_kind("category")
+        for column in pipeline.schema_.of_kind("category")
     )
 
 
@@ -117,12 +117,14 @@ def add_text_input(proto: Any, columns: tuple[CategoryColumn, ...], width: int) 
 
 @register_transformer(TableEncoder, checks_rows=False)
 def _encoder(encoder: Any, name: str) -> Step:
-    names, arrays = list(encoder.schema.names), encoder.arrays_
-    if others := [column.name for kind in ("date", "text") for column in encoder.of_kind(kind)]:
+    names, arrays = list(encoder.schema_.names), encoder.arrays_
+    if others := [column.name for kind in ("date", "text") for column in encoder.schema_.of_kind(kind)]:
         raise refusal(encoder, name or "encoder", f"encodes the columns {join_names(others)}, which are dates or text")
+    if name and (others := [column.name for column in encoder.schema_.columns if column.kind != "number"]):
+        raise refusal(encoder, name, f"encodes the columns {join_names(others)} and is not the only step")
     branches = []
     for kind in ("number", "boolean", "category"):
-        if columns := encoder.of_kind(kind):
+        if columns := encoder.schema_.of_kind(kind):
             step = _one_hot(columns) if kind == "category" else _numbers(arrays, kind, columns)
             own = steps.select_columns([names.index(column.name) for column in columns])
             branches.append(steps.chain([own, step]))

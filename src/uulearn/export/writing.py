@@ -16,6 +16,7 @@ import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from uulearn import defaults
 from uulearn._version import __version__
 from uulearn.estimator import UUClassifier
 from uulearn.export.checking import Agreement, PythonScores, check
@@ -24,6 +25,7 @@ from uulearn.export.steps import Step
 from uulearn.export.tabular import TEXT_INPUT, add_text_input, category_columns
 from uulearn.export.transformers import convert_transformer
 from uulearn.storage import write_atomically
+from uulearn.tabular import TableEncoder
 
 OPSET = 18
 INPUT_TYPES = {"float32": torch.float32, "float64": torch.float64, "uint8": torch.uint8}
@@ -71,15 +73,16 @@ class Exported:
 
 
 def export_onnx(
-    classifier: Any, path: str | Path, *, pipeline: Any = None, input_type: str = "float32", rows: Any = None
+    classifier: Any, path: str | Path, *, pipeline: Any = None, input_type: str = defaults.AUTO, rows: Any = None
 ) -> Exported:
     """Write a fitted classifier, together with its preprocessing pipeline, to an ONNX file.
 
     The graph maps ``X``, of shape (n, …) for any n, to ``score`` (`decision_function`), ``probability`` (of the
     positive class, the second column of `predict_proba`) and ``class`` (`predict`), each of shape (n,). A classifier
     trained without priors has only the output ``score``. Rows that Python would reject, because of a missing or
-    infinite value, get the score NaN, the probability NaN and the class −1. Category columns of `uulearn fit` are
-    passed as text in a second input, ``categories``; empty text is a missing value.
+    infinite value, get the score NaN, the probability NaN and the class −1. The encoder of a classifier for tables is
+    part of the graph. Its category columns are passed as text in a second input, ``categories``; empty text is a
+    missing value.
 
     Before the file is written, onnxruntime runs the graph on random rows and edge cases. If the scores differ from
     those of the classifier by more than 1e-5, relative to the largest score or to 1, nothing is written.
@@ -92,7 +95,7 @@ def export_onnx(
         Preprocessing before the classifier. Use `register_transformer` for your own transformers.
     input_type : str
         Type of ``X``: ``"float32"``, ``"float64"`` for columns that need more digits (times in seconds, identifiers),
-        or ``"uint8"`` for images.
+        or ``"uint8"`` for images. "auto" is ``"float64"`` for tables that are encoded, and ``"float32"`` otherwise.
     rows : array of shape (n, …), optional
         Your own rows for the check. Pass rows if some columns have values far from zero, which generated rows do not
         cover.
@@ -110,6 +113,8 @@ def export_onnx(
     (['score', 'probability', 'class'], True)
     """
     classifier, pipeline = _split_pipeline(classifier, pipeline)
+    if input_type == defaults.AUTO:
+        input_type = "float64" if isinstance(pipeline, TableEncoder) else "float32"
     if input_type not in INPUT_TYPES:
         raise ValueError(f"input_type must be one of {', '.join(map(repr, INPUT_TYPES))}, got {input_type!r}.")
     path = Path(path)
@@ -165,7 +170,7 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
             )
         steps = classifier
         classifier = steps.steps[-1][1]
-        pipeline = steps[:-1] if len(steps.steps) > 1 else None
+        pipeline = None if len(steps.steps) == 1 else steps[0] if len(steps.steps) == 2 else steps[:-1]
     if not isinstance(classifier, UUClassifier):
         raise TypeError(
             f"export_onnx expects a fitted UUClassifier, or a Pipeline that ends in one, got "
@@ -173,6 +178,13 @@ def _split_pipeline(classifier: Any, pipeline: Any) -> tuple[UUClassifier, Any]:
         )
     check_is_fitted(classifier, "trained_")
     network_of(classifier)
+    if classifier.encoder_ is not None:
+        if pipeline is not None:
+            raise ValueError(
+                "the classifier encodes the output of the pipeline, which cannot be exported; fit the pipeline with "
+                "UUClassifier(encoder=None)."
+            )
+        classifier, pipeline = classifier.with_encoder(None), classifier.encoder_
     if pipeline is not None:
         check_is_fitted(pipeline)
         if not hasattr(pipeline, "n_features_in_"):

@@ -176,6 +176,11 @@ def check_same_columns(file: Path, columns: Iterable[str], first: Path, expected
         raise TableError(f"{file} and {first} differ in the columns {quote_some(different)}; use the same columns.")
 
 
+def from_arrow(table: Any, name: str) -> pd.DataFrame:
+    """Return an Arrow table as one frame, with the types that a Parquet file of the table would have."""
+    return _arrow_reader(table.schema, iter(table.to_batches()), name, "Arrow", max(1, table.num_rows)).all_rows()
+
+
 def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
     """Return the number of rows to decode per batch, which decreases with the number of columns."""
     return max(1, min(chunk_rows, FRAME_BYTES // (8 * max(1, n_columns))))

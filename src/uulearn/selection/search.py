@@ -17,12 +17,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn import defaults
-from uulearn.data import inputs
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_degenerate
 from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.plan import takes_any_shape
+from uulearn.estimator.reading import read_joint_table, read_two_tables
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
@@ -34,7 +33,8 @@ from uulearn.training.workers import join_workers, warn_on_rank_zero
 # Parameters that cannot be searched: data, execution options, and parameters that do not affect fold models.
 FIXED_PARAMETERS = {
     "set_priors", "target_prior", "n_estimators", "validation_fraction", "self_training_rounds", "random_state",
-    "device", "progress", "training", "training__checkpoint_dir", "training__checkpoint_every", "training__distributed",
+    "encoder", "device", "progress", "training", "training__checkpoint_dir", "training__checkpoint_every",
+    "training__distributed",
 }  # fmt: skip
 # Slopes λ to try, from the ReLU (0) to the absolute value (−1).
 SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
@@ -139,12 +139,12 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, sets: Any) -> Self:
         """Search for the best setting on rows of both sets; ``sets`` contains the set of each row, 0 or 1."""
         base = self._base()
-        return self._search(base, inputs.read_joint_table(X, sets, any_shape=takes_any_shape(base.model)))
+        return self._search(base, read_joint_table(base.get_params(deep=False), X, sets))
 
     def fit_sets(self, X0: Any, X1: Any) -> Self:
         """Search for the best setting on set 0 and set 1, passed as separate tables."""
         base = self._base()
-        return self._search(base, inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(base.model)))
+        return self._search(base, read_two_tables(base.get_params(deep=False), X0, X1))
 
     def _base(self) -> UUClassifier:
         """Return a validated copy of the estimator in which ``n_estimators`` is the number of folds."""
@@ -167,7 +167,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _settings(self, base: UUClassifier) -> list[dict[str, Any]]:
         grid = default_grid(base) if self.param_grid is None else dict(self.param_grid)
-        known = base.get_params(deep=True).keys() - FIXED_PARAMETERS
+        known = {name for name in base.get_params(deep=True).keys() - FIXED_PARAMETERS if "encoder__" not in name}
         for name, values in grid.items():
             if name not in known:
                 raise ValueError(f"param_grid cannot contain {name!r}; it may contain {', '.join(sorted(known))}.")

@@ -18,13 +18,14 @@ import torch
 from numpy.typing import NDArray
 
 from uulearn import defaults
-from uulearn.data import Rows, TwoSets, hold_out, inputs
+from uulearn.data import Rows, TwoSets, hold_out
 from uulearn.data.inputs import FitData
 from uulearn.estimator import FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_one_sided
 from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.plan import choose_seed, takes_any_shape
+from uulearn.estimator.plan import choose_seed
+from uulearn.estimator.reading import read_joint_table
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import Estimate, evaluate_labeled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
@@ -290,7 +291,7 @@ class _Study:
 
 def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any, sets: Any, test_data: Any) -> _Study:
     """Read the rows, hold some out, and train all runs; they are trained together if batched training is possible."""
-    given = inputs.read_joint_table(X, sets, any_shape=takes_any_shape(parameters["model"]), test_data=test_data)
+    given = read_joint_table(parameters, X, sets, test_data=test_data)
     assert isinstance(given.data, TwoSets)
     if given.test is not None and bool((given.test[1] == given.test[1][0]).all()):
         found = "positive" if given.test[1][0] else "negative"

@@ -1,4 +1,4 @@
-"""Encode typed columns as a float32 matrix, with one encoder that is fitted on the rows of both sets.
+"""Encode the columns of a table as a float32 matrix, with one encoder that is fitted on the rows of both sets.
 
 ========  =========================================================================================================
 number    Normal score: the standard normal quantile of the rank, standardized and clipped to ±3; missing values get
@@ -18,8 +18,12 @@ The fitted state consists of numeric arrays whose shapes are determined by the s
 schema as JSON and the arrays as safetensors, so loading a model executes no code.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -30,77 +34,239 @@ from safetensors.numpy import save as save_arrays
 from scipy import sparse
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
-from uulearn.exceptions import ModelFormatError
-from uulearn.tabular.schema import KINDS, OTHER, Schema, TableColumn
+from uulearn.exceptions import ColumnWarning, LeakingColumnWarning, ModelFormatError, TableError
+from uulearn.storage import write_atomically
+from uulearn.tabular.frames import FrameSource, to_frame
+from uulearn.tabular.leakage import LeakingColumn, find_label_columns, find_leaking_columns
+from uulearn.tabular.schema import KINDS, OTHER, Schema, TableColumn, apply_schema, join_names
+from uulearn.tabular.survey import PYTHON_SETS, PYTHON_TABLE, Survey, Terms
+from uulearn.tabular.text import HASHED, count_groups
 
+ENCODER_ROWS = 100_000  # maximum number of rows of each table used to fit the encoder and to check for leakage
 KNOTS = 256  # number of values of a column between which scores are interpolated
 CUT = 3.0  # largest score; values beyond three standard deviations are outliers
 TEXT_FEATURES = 16  # number of features of a text column
-HASHED = 4096  # number of hashes that distinguish letter groups or words
+MARK = "__missing"  # end of the name of a feature that marks missing values
+CIRCLES = tuple(f"__{turn}_{part}" for turn in ("year", "week", "day") for part in ("sin", "cos"))
 FITTED_TEXT_ROWS = 20_000  # maximum number of cells used to fit the features of a text column
-TEXT_LETTERS = 2000  # maximum length of a cell; longer cells are truncated
 PROBE = ("", "a", "A12-b", "the quick brown fox", "Ärzte für Ελλάδα", "12.5", "日本語 テキスト", "the " * 20)
 """Sample texts whose features are stored with the model, to detect a scikit-learn version that hashes differently."""
 PROBE_TOLERANCE = 1e-3  # tolerance for the features of `PROBE`, because linear algebra libraries differ
+
+SET_NAMES = ("set 0", "set 1")  # names of two tables in messages
+FILES = ("schema.json", "encoder.safetensors")  # in the folder that `TableEncoder.save` writes
 
 Matrix = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
 
+class Source(Protocol):
+    """A table that can be read more than once, in memory or in a file."""
+
+    @property
+    def name(self) -> str:
+        """Name of the table in messages."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Number of rows; known after the first read."""
+        ...
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """Yield the rows in chunks."""
+        ...
+
+    def apply(self, schema: Schema) -> None:
+        """Prepare for reading the table again, once the kinds of its columns are known."""
+        ...
+
+
+class TableFacts(NamedTuple):
+    """What an encoder found out about the tables that it was fitted to."""
+
+    leaking_columns: list[LeakingColumn]
+    missing: dict[str, tuple[float, float]]
+    """Fractions of missing values in each column of two tables."""
+
+
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encoder that converts rows with typed columns to a float32 matrix; each row is encoded independently.
+    """Transformer that converts the rows of a table to a float32 matrix; each row is encoded independently.
 
-    The number and order of the features depend only on the schema. ``arrays_`` contains the fitted state.
+    `fit` infers the kind of each column (number, boolean, category, date or text) from all rows, by the rules that
+    ``uulearn fit`` applies to files. Empty and constant columns, copies of other columns and identifiers are dropped,
+    with a `uulearn.exceptions.ColumnWarning`. Tables can be pandas, polars or Arrow tables, lists of dicts, or 2-D
+    arrays. `transform` selects columns by name, so their order does not matter, and ignores other columns.
 
-    >>> schema = Schema((TableColumn("age", "number", missing=True), TableColumn("smokes", "boolean")))
-    >>> rows = pd.DataFrame({"age": [20.0, 30.0, 40.0, float("nan")], "smokes": [1.0, 0.0, 0.0, 1.0]})
-    >>> encoder = TableEncoder(schema).fit(rows)
-    >>> encoder.transform(rows).round(2)
-    array([[-1.22,  0.  ,  1.  ],
-           [ 0.  ,  0.  ,  0.  ],
-           [ 1.22,  0.  ,  0.  ],
-           [ 0.  ,  1.  ,  1.  ]], dtype=float32)
+    Parameters
+    ----------
+    drop : sequence of str
+        Columns to drop.
+    only : sequence of str
+        Columns to use; by default, all columns.
+    kinds : dict, optional
+        Kinds of columns that replace the inferred kinds, such as ``{"region": "category"}`` for a column of numbers
+        that are names of regions. The kinds are "number", "boolean", "category", "date" and "text".
+
+    Attributes
+    ----------
+    schema_ : `uulearn.tabular.schema.Schema`
+        Name and kind of each column, and the reason why other columns were dropped.
+    notes_ : list of str
+        Messages about columns that were dropped or may be misread.
+    n_features_in_, feature_names_in_
+        Number and names of the columns that `transform` uses.
+    arrays_ : dict
+        Fitted state of the columns; see `save`.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"age": [20, 30, 40, None], "smokes": ["yes", "no", "no", "yes"], "site": "Ulm"})
+    >>> encoder = TableEncoder(drop=["site"]).set_output(transform="pandas").fit(rows)
+    >>> print(encoder.transform(rows).round(2))
+        age  age__missing  smokes
+    0 -1.22           0.0     1.0
+    1  0.00           0.0     0.0
+    2  1.22           0.0     0.0
+    3  0.00           1.0     1.0
     """
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    schema_: Schema
+    notes_: list[str]
+    arrays_: Arrays
 
-    def fit(self, X: pd.DataFrame, y: None = None) -> Self:
-        """Fit the encoder to rows of both sets that were converted by `uulearn.tabular.schema.apply_schema`."""
-        arrays: Arrays = {}
-        for kind in ("number", "date"):
-            if columns := self.of_kind(kind):
-                values = [_floats(X, own) if kind == "number" else _days(_moments(X, own)) for own in columns]
-                arrays |= {f"{kind}.{name}": array for name, array in _fit_scores(values).items()}
-        if booleans := self.of_kind("boolean"):
-            known = [values[~np.isnan(values)] for values in (_floats(X, column) for column in booleans)]
-            arrays["boolean.fills"] = np.array([float(own.mean()) if len(own) else 0.5 for own in known])
-        for position, column in enumerate(self.of_kind("text")):
-            fitted = _fit_text(X[column.name], long=column.long)
-            fitted["probe"] = _encode_text(PROBE, fitted, long=column.long)
-            arrays |= {f"text.{position}.{name}": array for name, array in fitted.items()}
-        self._set_state(arrays)
+    def __init__(
+        self, *, drop: Sequence[str] = (), only: Sequence[str] = (), kinds: Mapping[str, str] | None = None
+    ) -> None:
+        self.drop = drop
+        self.only = only
+        self.kinds = kinds
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Infer the columns of a table and fit the encoder to its rows; ``y`` is ignored."""
+        self.fit_sources([FrameSource(to_frame(X, "X"), "X")], terms=PYTHON_TABLE)
+        self._warn()
         return self
 
-    def transform(self, X: pd.DataFrame) -> Matrix:
-        """Encode rows that were converted by `uulearn.tabular.schema.apply_schema`, and return their features."""
+    def fit_sets(
+        self, X0: Any, X1: Any, *, set_priors: Sequence[float] | None = None, seed: int = 0, stacklevel: int = 2
+    ) -> Self:
+        """Fit the encoder to the tables of two sets, in which each column must have the same kind.
+
+        A `uulearn.exceptions.LeakingColumnWarning` names the columns that differ between the sets by more than the
+        class priors ``set_priors`` allow. ``seed`` chooses the rows of a table with more than 100,000 rows.
+        """
+        tables = [FrameSource(to_frame(X, name), name) for X, name in zip((X0, X1), SET_NAMES, strict=True)]
+        priors = None if set_priors is None else (float(set_priors[0]), float(set_priors[1]))
+        found = self.fit_sources(tables, set_priors=priors, terms=PYTHON_SETS, seed=seed).leaking_columns
+        self._warn(stacklevel + 1)
+        if found:
+            reasons = " ".join(leak.reason for leak in found)
+            remedy = f"drop the columns: TableEncoder({PYTHON_SETS.option('drop', [leak.column for leak in found])})"
+            warnings.warn(f"{reasons} If this is not intended, {remedy}.", LeakingColumnWarning, stacklevel=stacklevel)
+        return self
+
+    def _warn(self, stacklevel: int = 3) -> None:
+        if self.notes_:
+            warnings.warn(" ".join(self.notes_), ColumnWarning, stacklevel=stacklevel)
+
+    def fit_sources(
+        self,
+        sources: Sequence[Source],
+        *,
+        terms: Terms,
+        set_priors: tuple[float, float] | None = None,
+        ids: Sequence[str] = (),
+        seed: int = 0,
+    ) -> TableFacts:
+        """Fit the encoder to one or two tables that are read in chunks; ``ids`` are columns to copy to the output."""
+        self._check_parameters()
+        names = [source.name for source in sources]
+        survey = Survey(drop=self.drop, ids=ids, only=self.only, kinds=self.kinds, files=names, terms=terms)
+        for which, source in enumerate(sources):
+            for frame in source.frames():
+                survey.add(frame, which)
+            if source.rows < 2 and len(sources) == 2:
+                raise TableError(f"{source.name} has {source.rows} rows; each {terms.table} needs at least two.")
+        schema, notes = survey.finish()
+        for source in sources:
+            source.apply(schema)
+        samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
+        self.fit_rows(schema, pd.concat(samples, ignore_index=True))
+        self.notes_ = notes
+        if len(sources) == 1:
+            return TableFacts([], {})
+        first, second = (source.rows for source in sources)
+        missing = {
+            name: (int(summary.missing[0]) / first, int(summary.missing[1]) / second)
+            for name, summary in survey.summaries.items()
+        }
+        return TableFacts(_find_leaks(samples, schema, set_priors, names, terms.table), missing)
+
+    def _check_parameters(self) -> None:
+        for name in ("drop", "only"):
+            columns = getattr(self, name)
+            if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+                raise ValueError(f"{name} must be a list of column names, got {columns!r}.")
+        kinds = {} if self.kinds is None else self.kinds
+        if not isinstance(kinds, Mapping) or not all(kind in KINDS for kind in kinds.values()):
+            raise ValueError(f"kinds must map column names to {', '.join(map(repr, KINDS))}, got {self.kinds!r}.")
+
+    def fit_rows(self, schema: Schema, rows: pd.DataFrame) -> Self:
+        """Fit the encoder to typed rows, which `uulearn.tabular.schema.apply_schema` converted to this schema."""
+        of_kind = schema.of_kind
+        arrays: Arrays = {}
+        for kind in ("number", "date"):
+            if columns := of_kind(kind):
+                values = [_floats(rows, own) if kind == "number" else _days(_moments(rows, own)) for own in columns]
+                arrays |= {f"{kind}.{name}": array for name, array in _fit_scores(values).items()}
+        if booleans := of_kind("boolean"):
+            known = [values[~np.isnan(values)] for values in (_floats(rows, column) for column in booleans)]
+            arrays["boolean.fills"] = np.array([float(own.mean()) if len(own) else 0.5 for own in known])
+        for position, column in enumerate(of_kind("text")):
+            fitted = _fit_text(rows[column.name], long=column.long)
+            fitted["probe"] = _encode_text(PROBE, fitted, long=column.long)
+            arrays |= {f"text.{position}.{name}": array for name, array in fitted.items()}
+        self._set_state(schema, arrays)
+        return self
+
+    def transform(self, X: Any) -> Matrix:
+        """Return the features of each row of a table, of shape (n, features), or a frame after `set_output`."""
+        return self.encode_table(X, "X")
+
+    def encode_table(self, X: Any, name: str) -> Matrix:
+        """Return the features of a table as an array; ``name`` is the name of the table in error messages."""
+        return self.encode_rows(self.read_rows(X, name))
+
+    def read_rows(self, X: Any, name: str) -> pd.DataFrame:
+        """Convert a table to typed rows; raise `TableError` if columns are missing or cells are not readable."""
         check_is_fitted(self)
-        out = np.empty((len(X), sum(map(len, self.feature_groups().values()))), dtype=np.float32)
+        frame = to_frame(X, name)
+        if not hasattr(X, "columns") and "x0" in frame and not {*self.schema_.names} <= {*frame.columns}:
+            raise TableError(
+                f"{name} has no column names, but the encoder was fitted to the columns "
+                f"{join_names(self.schema_.names)}; pass a table with these columns."
+            )
+        return apply_schema(frame, self.schema_, name=name)
+
+    def encode_rows(self, rows: pd.DataFrame) -> Matrix:
+        """Return the features of typed rows."""
+        check_is_fitted(self)
+        out = np.empty((len(rows), len(self._features())), dtype=np.float32)
         start = 0
         with np.errstate(over="ignore"):  # only an altered encoder overflows; the classifier rejects infinite features
-            for block in self._blocks(X):
+            for block in self._blocks(rows):
                 out[:, start : start + block.shape[1]] = block
                 start += block.shape[1]
         return out
 
     def _blocks(self, X: pd.DataFrame) -> Iterable[NDArray[Any]]:
-        """Yield the features in blocks, in the order of `feature_groups`."""
-        numbers, booleans, dates = (self.of_kind(kind) for kind in ("number", "boolean", "date"))
+        """Yield the features in blocks, in the order of `_features`."""
+        numbers, booleans, dates = (self.schema_.of_kind(kind) for kind in ("number", "boolean", "date"))
         for position, column in enumerate(numbers):
             yield self._scores("number", position, _floats(X, column))[:, None]
         yield from _missing_marks(X, numbers)
@@ -108,7 +274,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             values = _floats(X, column)
             yield np.where(np.isnan(values), fill, values)[:, None]
         yield from _missing_marks(X, booleans)
-        for column in self.of_kind("category"):
+        for column in self.schema_.of_kind("category"):
             yield _one_hot(X[column.name], column)
         days = [_days(_moments(X, column)) for column in dates]
         for position, values in enumerate(days):
@@ -116,7 +282,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for column, values in zip(dates, days, strict=True):
             yield _circles(_moments(X, column), values, clock=column.clock)
         yield from _missing_marks(X, dates)
-        for position, column in enumerate(self.of_kind("text")):
+        for position, column in enumerate(self.schema_.of_kind("text")):
             codes, values = pd.factorize(X[column.name], use_na_sentinel=False)  # cells may repeat
             yield _encode_text(values, self.text_arrays(position), long=column.long)[codes]
             yield from _missing_marks(X, [column])
@@ -125,43 +291,50 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         knots, heights, fills = (self.arrays_[f"{kind}.{name}"][position] for name in ("knots", "heights", "fills"))
         return np.asarray(np.where(np.isnan(values), fills, np.interp(values, knots, heights)))
 
-    def of_kind(self, kind: str) -> list[TableColumn]:
-        """Return the columns of one kind, in the order of the schema."""
-        return [column for column in self.schema.columns if column.kind == kind]
-
     def text_arrays(self, position: int) -> Arrays:
         """Return the fitted state of one text column."""
         start = f"text.{position}."
         return {name.removeprefix(start): array for name, array in self.arrays_.items() if name.startswith(start)}
 
+    def _features(self) -> list[tuple[str, str]]:
+        """Return the column and the name of each feature."""
+        numbers, booleans, categories, dates, texts = map(self.schema_.of_kind, KINDS)
+        found: list[tuple[TableColumn, str]] = [(column, "") for column in numbers]
+        found += [(column, MARK) for column in numbers if column.missing]
+        found += [(column, "") for column in booleans]
+        found += [(column, MARK) for column in booleans if column.missing]
+        for column in categories:
+            found += [(column, f"_{value}") for value in (*column.values, *[OTHER] * column.other)]
+            found += [(column, MARK)] * column.missing
+        found += [(column, "") for column in dates]
+        found += [(column, circle) for column in dates for circle in CIRCLES[: 6 if column.clock else 4]]
+        found += [(column, MARK) for column in dates if column.missing]
+        for column in texts:
+            found += [(column, f"__{number}") for number in range(TEXT_FEATURES)] + [(column, MARK)] * column.missing
+        return [(column.name, f"{column.name}{suffix}") for column, suffix in found]
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Return the names of the features, such as ``age``, ``age__missing`` and ``color_red``."""
+        check_is_fitted(self)
+        if input_features is not None and [*input_features] != [*self.feature_names_in_]:
+            raise ValueError(f"input_features must be feature_names_in_, got {list(input_features)[:5]}.")
+        return np.array([name for _, name in self._features()], dtype=object)
+
     def feature_groups(self) -> dict[str, list[int]]:
         """Return the indices of the features that encode each column of the table."""
-        numbers, booleans, categories, dates, texts = map(self.of_kind, KINDS)
-        widths = [
-            *((column, 1) for column in numbers),
-            *((column, column.missing) for column in numbers),
-            *((column, 1) for column in booleans),
-            *((column, column.missing) for column in booleans),
-            *((column, _n_categories(column)) for column in categories),
-            *((column, 1) for column in dates),
-            *((column, 6 if column.clock else 4) for column in dates),
-            *((column, column.missing) for column in dates),
-            *((column, TEXT_FEATURES + column.missing) for column in texts),
-        ]
-        order = [column.name for column, width in widths for _ in range(width)]
-        groups: dict[str, list[int]] = {name: [] for name in self.schema.names}
-        for feature, name in enumerate(order):
-            groups[name].append(feature)
+        groups: dict[str, list[int]] = {name: [] for name in self.schema_.names}
+        for feature, (column, _) in enumerate(self._features()):
+            groups[column].append(feature)
         return groups
 
     def array_shapes(self) -> dict[str, tuple[tuple[int, ...], type]]:
         """Return the shape and data type of each array in the fitted state."""
         shapes: dict[str, tuple[tuple[int, ...], type]] = {}
         for kind in ("number", "date"):
-            if n := len(self.of_kind(kind)):
+            if n := len(self.schema_.of_kind(kind)):
                 shapes |= {f"{kind}.{name}": ((n, KNOTS), np.float64) for name in ("knots", "heights")}
                 shapes[f"{kind}.fills"] = ((n,), np.float64)
-        if booleans := self.of_kind("boolean"):
+        if booleans := self.schema_.of_kind("boolean"):
             shapes["boolean.fills"] = ((len(booleans),), np.float64)
         text: dict[str, tuple[tuple[int, ...], type]] = {
             "weights": ((HASHED,), np.float64),
@@ -170,26 +343,50 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "spreads": ((TEXT_FEATURES,), np.float64),
             "probe": ((len(PROBE), TEXT_FEATURES), np.float32),
         }
-        for position in range(len(self.of_kind("text"))):
+        for position in range(len(self.schema_.of_kind("text"))):
             shapes |= {f"text.{position}.{name}": shape for name, shape in text.items()}
         return shapes
 
-    def to_bytes(self) -> bytes:
-        """Return the fitted state in safetensors format; it contains neither the schema nor any rows."""
-        check_is_fitted(self)
-        return save_arrays({name: np.ascontiguousarray(array) for name, array in self.arrays_.items()})
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted encoder to a folder: the columns as JSON, and the fitted state as safetensors.
+
+        The only cell values that are stored are frequent values of categories.
+        """
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, content in zip(FILES, self.to_bytes(), strict=True):
+            write_atomically(Path(folder) / name, partial(Path.write_bytes, data=content))
 
     @classmethod
-    def from_bytes(cls, schema: Schema, data: bytes) -> Self:
-        """Create an encoder from a schema and stored state; raise `ModelFormatError` if the data are invalid."""
-        encoder = cls(schema)
+    def load(cls, folder: str | Path) -> Self:
+        """Read a folder written by `save`; no code from the folder is executed."""
+        try:
+            schema, arrays = ((Path(folder) / name).read_bytes() for name in FILES)
+        except OSError as error:
+            raise ModelFormatError(f"{folder} contains no encoder ({error}); pass a folder written by save.") from error
+        return cls.from_bytes(schema, arrays)
+
+    def to_bytes(self) -> tuple[bytes, bytes]:
+        """Return the schema as JSON and the fitted state in safetensors format; they contain no rows."""
+        check_is_fitted(self)
+        schema = json.dumps(self.schema_.to_dict(), indent=1, ensure_ascii=False, allow_nan=False).encode()
+        return schema, save_arrays({name: np.ascontiguousarray(array) for name, array in self.arrays_.items()})
+
+    @classmethod
+    def from_bytes(cls, schema: bytes, data: bytes) -> Self:
+        """Create an encoder from the output of `to_bytes`; raise `ModelFormatError` if the data are invalid."""
+        try:
+            columns = Schema.from_dict(json.loads(schema))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ModelFormatError(f"the schema cannot be read ({error}); fit the model again.") from error
         try:
             arrays = load_arrays(data)
         except (SafetensorError, ValueError, TypeError, KeyError) as error:
             raise _damaged(f"{type(error).__name__}: {error}") from error
+        encoder = cls()
+        encoder.schema_ = columns
         encoder._check(arrays)
-        encoder._set_state(arrays)
-        for position, column in enumerate(encoder.of_kind("text")):
+        encoder._set_state(columns, arrays)
+        for position, column in enumerate(columns.of_kind("text")):
             own = encoder.text_arrays(position)
             if not np.allclose(_encode_text(PROBE, own, long=column.long), own["probe"], rtol=0, atol=PROBE_TOLERANCE):
                 raise ModelFormatError(
@@ -211,10 +408,41 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not name.endswith("spreads") and not np.isfinite(arrays[name]).all():
                 raise _damaged(f"{name} contains an infinite value")
 
-    def _set_state(self, arrays: Arrays) -> None:
-        self.arrays_ = arrays
-        self.n_features_in_ = len(self.schema.names)
-        self.feature_names_in_ = np.array(self.schema.names, dtype=object)
+    def _set_state(self, schema: Schema, arrays: Arrays) -> None:
+        self.schema_, self.arrays_, self.notes_ = schema, arrays, []
+        self.n_features_in_ = len(schema.names)
+        self.feature_names_in_ = np.array(schema.names, dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _find_leaks(
+    samples: list[pd.DataFrame], schema: Schema, priors: tuple[float, float] | None, files: list[str], noun: str
+) -> list[LeakingColumn]:
+    """Return the columns that differ by more than the class priors allow, and those that are probably the label."""
+    first, second = samples
+    found = find_leaking_columns(first, second, schema, priors or (1.0, 0.0), files=files, noun=noun)
+    labels = [] if priors is None else find_label_columns(first, second, schema, priors, files=files)
+    known = {leak.column for leak in found}
+    return found + [leak for leak in labels if leak.column not in known]
+
+
+def _sample(source: Source, schema: Schema, seed: Sequence[int]) -> pd.DataFrame:
+    rng = np.random.default_rng([*seed, 5])
+    wanted = np.arange(source.rows)
+    if source.rows > ENCODER_ROWS:
+        wanted = np.sort(rng.choice(source.rows, ENCODER_ROWS, replace=False))
+    parts, start = [], 0
+    for frame in source.frames():
+        own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
+        if len(own):
+            parts.append(apply_schema(frame.iloc[own], schema, name=source.name))
+        start += len(frame)
+    return pd.concat(parts, ignore_index=True)
 
 
 def _damaged(why: str) -> ModelFormatError:
@@ -288,19 +516,6 @@ def _one_hot(cells: pd.Series, column: TableColumn) -> Matrix:
     if column.missing:
         out[codes < 0, -1] = 1
     return out
-
-
-def count_groups(cells: Iterable[Any], *, long: bool) -> Any:
-    """Return log-scaled counts of words and word pairs (long text), or of groups of 2 to 4 letters (short text).
-
-    The result is a sparse matrix with one row per cell and `HASHED` columns; None is treated as empty text.
-    """
-    groups = {"analyzer": "word", "ngram_range": (1, 2)} if long else {"analyzer": "char_wb", "ngram_range": (2, 4)}
-    hashing = HashingVectorizer(n_features=HASHED, alternate_sign=False, norm=None, **groups)
-    texts = [cell[:TEXT_LETTERS] if isinstance(cell, str) else "" for cell in cells]
-    counts = sparse.csr_matrix(hashing.transform(texts)) if texts else sparse.csr_matrix((0, HASHED))
-    counts.data = 1 + np.log(counts.data)
-    return counts
 
 
 def _fit_text(cells: pd.Series, *, long: bool) -> Arrays:

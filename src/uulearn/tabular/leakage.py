@@ -27,9 +27,9 @@ from scipy.stats import beta
 from sklearn.naive_bayes import MultinomialNB
 
 from uulearn.tabular.cells import format_value
-from uulearn.tabular.encoder import count_groups
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, quote_value
 from uulearn.tabular.survey import FILE_NAMES
+from uulearn.tabular.text import count_groups
 
 LEAKAGE_CONFIDENCE = 0.999  # joint confidence of all statements about a pair of sets
 MARGIN = 0.02  # minimum distance between an implausible rate and [0, 1]
@@ -68,13 +68,14 @@ def find_leaking_columns(
     set_priors: Pair,
     *,
     files: Sequence[str] = FILE_NAMES,
+    noun: str = "file",
     seed: int = 0,
 ) -> list[LeakingColumn]:
     """Return the columns that differ between two sets by more than their class priors allow, highest AUC first.
 
     Each frame is a random sample of the rows of one set, converted by `uulearn.tabular.schema.apply_schema`. ``files``
-    contains the file names to mention in the reasons. Class priors of (1, 0) allow any difference, so only columns with
-    a different constant value in each set are found.
+    contains the file names to mention in the reasons, and ``noun`` is the word for a file. Class priors of (1, 0) allow
+    any difference, so only columns with a different constant value in each set are found.
 
     >>> rng = np.random.default_rng(0)
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("ward", "category", values=("a", "b", "c"))))
@@ -93,7 +94,9 @@ def find_leaking_columns(
     found = []
     for column in schema.columns:
         cells = [_column_cells(frame[column.name], column) for frame in frames]
-        leak = _one_value_each(column, cells, files) or _beyond_bounds(column, cells, halves, set_priors, alpha, files)
+        leak = _one_value_each(column, cells, files, noun) or _beyond_bounds(
+            column, cells, halves, set_priors, alpha, files, noun
+        )
         if leak is not None:
             found.append(leak)
     return sorted(found, key=lambda leak: -leak.auc)
@@ -278,7 +281,9 @@ def show_value(value: Any, column: TableColumn) -> str:
     return "a rare value" if value == OTHER else quote_value(value)
 
 
-def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str]) -> LeakingColumn | None:
+def _one_value_each(
+    column: TableColumn, cells: Sequence[ColumnCells], files: Sequence[str], noun: str
+) -> LeakingColumn | None:
     """Detect a column with a different constant value in each file, such as the file name."""
     if min(len(own.known) for own in cells) < MIN_COMPARED_ROWS:
         return None
@@ -290,13 +295,13 @@ def _one_value_each(column: TableColumn, cells: Sequence[ColumnCells], files: Se
         values.append(f"{show_value(distinct.pop(), column)} in every row" if distinct else "no value in any row")
     if values[0] == values[1]:
         return None
-    return _identifies_file(column, 1.0, f"{values[0]} of {files[0]}, {values[1]} of {files[1]}")
+    return _identifies_file(column, 1.0, f"{values[0]} of {files[0]}, {values[1]} of {files[1]}", noun)
 
 
-def _identifies_file(column: TableColumn, auc: float, how: str) -> LeakingColumn:
+def _identifies_file(column: TableColumn, auc: float, how: str, noun: str) -> LeakingColumn:
     reason = (
-        f"Column {column.name!r} identifies the file of a row ({how}), so a classifier would learn to distinguish the "
-        "files instead of the classes."
+        f"Column {column.name!r} identifies the {noun} of a row ({how}), so a classifier would learn to distinguish "
+        f"the {noun}s instead of the classes."
     )
     return LeakingColumn(column.name, auc, reason)
 
@@ -325,6 +330,7 @@ def _beyond_bounds(
     priors: Pair,
     alpha: float,
     files: Sequence[str],
+    noun: str,
 ) -> LeakingColumn | None:
     """Check both bounds for a column; values are chosen on one half of the rows and counted on the other half."""
     gap = abs(priors[0] - priors[1])
@@ -359,9 +365,9 @@ def _beyond_bounds(
     q = [f"{100 * share:.{0 if share >= 0.0995 or share == 0 else 1}f}%" for share in shares]
     how = f"{words} in {q[own]} of the rows of {files[own]} and {q[other]} of those of {files[other]}"
     if _is_perfect(shares, side):
-        return _identifies_file(column, auc, how)
+        return _identifies_file(column, auc, how, noun)
     reason = (
-        f"Column {column.name!r} differs between the files by more than the class priors allow: {how}, but at priors "
+        f"Column {column.name!r} differs between the {noun}s by more than the class priors allow: {how}, but at priors "
         f"of {priors[0]:g} and {priors[1]:g} no value can be more than {side.few / side.many:.2g} times as frequent."
     )
     return LeakingColumn(column.name, auc, reason)

@@ -11,7 +11,7 @@ import errno
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -29,12 +29,11 @@ from uulearn.io.arrow import refuse_ambiguous
 from uulearn.tabular.cells import compact
 from uulearn.tabular.encoder import TableEncoder
 from uulearn.tabular.images import ImageSchema, base_folder, load_images, open_rows, survey_images
-from uulearn.tabular.leakage import LeakingColumn, find_label_columns, find_leaking_columns
+from uulearn.tabular.leakage import LeakingColumn
 from uulearn.tabular.schema import Schema, apply_schema
-from uulearn.tabular.survey import Survey
+from uulearn.tabular.survey import COMMAND_LINE
 
 KEPT_CELLS = 2_000_000  # a file with at most this many cells is kept in memory
-ENCODER_ROWS = 100_000  # rows of each file used to fit the encoder and to check for leakage
 MEMORY_BYTES = 2**27  # a larger matrix is kept in a temporary file
 MIN_DISTINCT_FRACTION = 0.5  # if the fraction of distinct rows is lower, equal rows count as different cases
 
@@ -64,9 +63,10 @@ class RowSource:
         other.rows, other.notes = self.rows, self.notes
         return other
 
-    def keep_spelling(self, columns: Iterable[str]) -> None:
-        """Parse the file again on the next read if one of these columns was converted to numbers (``007`` to 7)."""
-        if not self._as_numbers.isdisjoint(columns):
+    def apply(self, schema: Schema) -> None:
+        """Refuse ambiguous numbers, and parse the file again on the next read if a text such as ``007`` became 7."""
+        refuse_ambiguous(self.name, self.ambiguous, (column.name for column in schema.of_kind("number")))
+        if not self._as_numbers.isdisjoint(column.name for column in schema.of_kind("text")):
             self._kept, self._store = [], None
 
     def frames(self) -> Iterator[pd.DataFrame]:
@@ -174,38 +174,10 @@ def prepare(
 ) -> Prepared:
     """Determine the columns of both files, fit the encoder, and find leaking columns."""
     sources = (RowSource(first, sheet=sheet), RowSource(second, sheet=sheet))
-    names = (sources[0].name, sources[1].name)
-    survey = Survey(drop=drop, ids=ids, only=only, files=names)
-    sizes = _read_both(sources, "rows", survey.add)
-    schema, notes = survey.finish()
-    for source in sources:
-        numbers = (column.name for column in schema.columns if column.kind == "number")
-        refuse_ambiguous(source.name, source.ambiguous, numbers)
-        source.keep_spelling(column.name for column in schema.columns if column.kind == "text")
-    samples = [_sample(source, schema, [seed, which]) for which, source in enumerate(sources)]
-    leaking_columns = find_leaking_columns(samples[0], samples[1], schema, set_priors or (1.0, 0.0), files=names)
-    if set_priors is not None:
-        known = {leak.column for leak in leaking_columns}
-        labels = find_label_columns(samples[0], samples[1], schema, set_priors, files=names)
-        leaking_columns += [leak for leak in labels if leak.column not in known]
-    encoder = TableEncoder(schema).fit(pd.concat(samples, ignore_index=True))
-    missing = {
-        name: (int(summary.missing[0]) / sizes[0], int(summary.missing[1]) / sizes[1])
-        for name, summary in survey.summaries.items()
-    }
-    return Prepared(sources, schema, encoder, leaking_columns, _file_notes(sources) + notes, sizes, missing)
-
-
-def _read_both(
-    sources: tuple[RowSource, RowSource], unit: str, add: Callable[[pd.DataFrame, int], object]
-) -> tuple[int, int]:
-    """Call ``add`` with every chunk of both sources, and return their numbers of rows."""
-    for which, source in enumerate(sources):
-        for frame in source.frames():
-            add(frame, which)
-        if source.rows < 2:
-            raise TableError(f"{source.name} has {source.rows} {unit}; each file needs at least two.")
-    return sources[0].rows, sources[1].rows
+    encoder = TableEncoder(drop=drop, only=only)
+    found = encoder.fit_sources(sources, set_priors=set_priors, ids=ids, terms=COMMAND_LINE, seed=seed)
+    notes, sizes = _file_notes(sources) + encoder.notes_, (sources[0].rows, sources[1].rows)
+    return Prepared(sources, encoder.schema_, encoder, found.leaking_columns, notes, sizes, found.missing)
 
 
 def _file_notes(sources: tuple[RowSource, RowSource]) -> list[str]:
@@ -225,7 +197,11 @@ def prepare_images(
     """Determine the image size and color mode for two folders, or for two tables with a column of image paths."""
     sources = (RowSource(first, images=True), RowSource(second, images=True))
     schema, notes = survey_images((first, second), column, size, ids, flat)
-    sizes = _read_both(sources, "images", lambda frame, which: None)
+    for source in sources:
+        rows = sum(len(frame) for frame in source.frames())
+        if rows < 2:
+            raise TableError(f"{source.name} has {rows} images; each file needs at least two.")
+    sizes = (sources[0].rows, sources[1].rows)
     return Prepared(sources, schema, None, [], _file_notes(sources) + notes, sizes, {})
 
 
@@ -238,7 +214,7 @@ def encode_rows(
             raise TableError(f"{name} has no column {schema.column!r}; add it with the file paths, or pass a folder.")
         return load_images(frame[schema.column].tolist(), folder, schema)
     assert encoder is not None, "rows that are not images require an encoder"
-    return encoder.transform(apply_schema(frame, schema, name=name))
+    return encoder.encode_rows(apply_schema(frame, schema, name=name))
 
 
 class RowSplit(NamedTuple):
@@ -344,17 +320,3 @@ def reserve(file: int, size: int) -> None:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise  # other errors: the file system cannot allocate
-
-
-def _sample(source: RowSource, schema: Schema, seed: Sequence[int]) -> pd.DataFrame:
-    rng = np.random.default_rng([*seed, 5])
-    wanted = np.arange(source.rows)
-    if source.rows > ENCODER_ROWS:
-        wanted = np.sort(rng.choice(source.rows, ENCODER_ROWS, replace=False))
-    parts, start = [], 0
-    for frame in source.frames():
-        own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
-        if len(own):
-            parts.append(apply_schema(frame.iloc[own], schema, name=source.name))
-        start += len(frame)
-    return pd.concat(parts, ignore_index=True)

@@ -79,6 +79,10 @@ class Schema:
         """Names of the columns that the model uses."""
         return [column.name for column in self.columns]
 
+    def of_kind(self, kind: str) -> list[TableColumn]:
+        """Return the columns of one kind."""
+        return [column for column in self.columns if column.kind == kind]
+
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as a dictionary that can be stored as JSON."""
         defaults = {entry.name: entry.default for entry in dataclasses.fields(TableColumn)}
@@ -143,7 +147,7 @@ def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -
     if lacking:
         raise TableError(
             f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"
-            f"{suggest(lacking[0], there)}; the file must have all columns that the model was trained on."
+            f"{suggest(lacking[0], there)}; it must have all columns that the model was trained on."
         )
 
 
@@ -181,7 +185,7 @@ def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: st
     if (signs == PERCENT).any() and (signs == PLAIN).any():
         raise TableError(
             f"{name} has numbers with and without a percent sign in column {column.name!r}; write all numbers as in "
-            "the files that the model was trained on."
+            "the tables that the model was trained on."
         )
     bad = cells.kinds == UNREADABLE
     if wanted is not None:

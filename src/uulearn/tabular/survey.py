@@ -1,4 +1,4 @@
-"""Determine the columns of two files from all rows, with bounded memory use, and check that the columns match.
+"""Determine the columns of one or two tables from all rows, with bounded memory use, and check that they match.
 
 A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise, its cells
 are words: the column is a category if it has few distinct values, and text otherwise.
@@ -15,7 +15,7 @@ are words: the column is a category if it has few distinct values, and text othe
 
 import hashlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,14 +56,37 @@ DENSE = 2  # maximum ratio of range to count for which distinct integers look li
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
 SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
 """Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
-IDENTIFIER = (
-    "every row has a different value, like an identifier (--id copies it to the output of predict, --only uses it)"
-)
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
 
 Hashes = NDArray[np.uint64]
 Integers = NDArray[np.int64]
+
+
+class Terms(NamedTuple):
+    """Words in messages: what a table is called, and how options are written (``--drop x`` or ``drop=['x']``)."""
+
+    table: str = "file"
+    python: bool = False
+
+    def option(self, name: str, columns: Sequence[str] = ()) -> str:
+        """Return an option, with columns as its value if they are given."""
+        if self.python:
+            return f"{name}={list(columns)!r}" if columns else name
+        return " ".join([f"--{name} {shlex.quote(column)}" for column in columns] or [f"--{name}"])
+
+    @property
+    def identifier(self) -> str:
+        """The reason why an identifier is dropped, and how to use it."""
+        remedy = (
+            "give it a kind in kinds to use it"
+            if self.python
+            else ("--id copies it to the output of predict, --only uses it")
+        )
+        return f"every row has a different value, like an identifier ({remedy})"
+
+
+COMMAND_LINE, PYTHON_TABLE, PYTHON_SETS = Terms(), Terms("table", python=True), Terms("set", python=True)
 
 
 class Example(NamedTuple):
@@ -225,8 +248,9 @@ def check_columns(
     ids: Iterable[str] = (),
     only: Iterable[str] = (),
     files: Sequence[str] = FILE_NAMES,
+    terms: Terms = COMMAND_LINE,
 ) -> tuple[list[str], dict[str, str]]:
-    """Check the column names of two files; return the columns to use, and why each other column is dropped.
+    """Check the column names of one or two tables; return the columns to use, and why each other column is dropped.
 
     ``drop`` lists columns to drop, ``ids`` columns that are only copied to the output, and ``only`` columns to use.
 
@@ -240,38 +264,44 @@ def check_columns(
             raise TableError(f"{file} has a column named {bad!r}; column names must be non-empty strings.")
         if repeated := repeated_names(names):
             raise TableError(f"{file} has two columns named {repeated[0]!r}; rename one of them.")
-    either = list(dict.fromkeys([*columns[0], *columns[1]]))
-    for option, names in (("--drop", drop), ("--id", ids), ("--only", only)):
+    either = list(dict.fromkeys(name for names in columns for name in names))
+    options = [terms.option(name) for name in ("drop", "id", "only")]
+    have = f"neither {terms.table} has" if len(columns) == 2 else f"{files[0]} does not have"
+    for option, names in zip(options, (drop, ids, only), strict=True):
         unknown = [name for name in names if name not in either]
         if unknown:
             raise TableError(
-                f"{option} names the column{'s' if len(unknown) > 1 else ''} {join_names(unknown)}, which neither file "
-                f"has{suggest(unknown[0], either)}; the files have {join_names(either)}."
+                f"{option} names the column{'s' if len(unknown) > 1 else ''} {join_names(unknown)}, which {have}"
+                f"{suggest(unknown[0], either)}; the columns are {join_names(either)}."
             )
-    for first, second, both in (("--drop", "--id", {*drop} & {*ids}), ("--only", "--drop", {*only} & {*drop})):
+    for first, second, both in ((0, 1, {*drop} & {*ids}), (2, 0, {*only} & {*drop})):
         if both:
-            raise TableError(f"{first} and {second} both name {join_names(sorted(both))}; use only one of the options.")
+            names = join_names(sorted(both))
+            raise TableError(f"{options[first]} and {options[second]} both name {names}; use only one of the options.")
     wanted = [name for name in either if name not in {*drop, *ids} and (not only or name in only)]
-    for which in (0, 1):
+    for which in range(len(columns)):
         lone = [name for name in wanted if name not in set(columns[which])]
         if lone:
-            remedy = " ".join(f"--drop {shlex.quote(name)}" for name in lone[:3]) + (" …" if len(lone) > 3 else "")
+            remedy = terms.option("drop", lone[:3]) + (" …" if len(lone) > 3 else "")
             alike = suggest(lone[0], set(columns[which]) - set(columns[1 - which]), f"{files[which]} has {{}} instead")
             raise TableError(
                 f"only {files[1 - which]} has the column{'s' if len(lone) > 1 else ''} {join_names(lone)}{alike}; both "
-                f"files need the same columns, so rename columns that are spelled differently, or drop them ({remedy})."
+                f"{terms.table}s need the same columns, so rename columns that are spelled differently, or drop them "
+                f"({remedy})."
             )
     if not wanted:
-        raise TableError("no column is left for training; exclude fewer columns with --drop, --id and --only.")
-    dropped = dict.fromkeys(drop, "dropped by --drop")
-    dropped |= {name: "not named by --only" for name in either if name not in {*wanted, *drop, *ids}}
+        named = "drop and only" if terms.python else "--drop, --id and --only"
+        raise TableError(f"no column is left for training; exclude fewer columns with {named}.")
+    dropped = dict.fromkeys(drop, f"dropped by {options[0]}")
+    dropped |= {name: f"not named by {options[2]}" for name in either if name not in {*wanted, *drop, *ids}}
     return wanted, dropped
 
 
 class Survey:
-    """Collector of column statistics that receives two files in chunks of any size and creates the schema.
+    """Collector of column statistics that receives one or two tables in chunks of any size and creates the schema.
 
-    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` contains the file names for messages.
+    ``drop``, ``ids`` and ``only`` are described in `check_columns`; ``files`` contains the name of each table for
+    messages, and ``terms`` their words. ``kinds`` maps column names to kinds that replace the inferred ones.
 
     >>> survey = Survey(ids=["patient"])
     >>> survey.add(pd.DataFrame({"patient": ["p1", "p2"], "age": ["41", None]}), 0)
@@ -287,14 +317,17 @@ class Survey:
         drop: Iterable[str] = (),
         ids: Iterable[str] = (),
         only: Iterable[str] = (),
+        kinds: Mapping[str, str] | None = None,
         files: Sequence[str] = FILE_NAMES,
+        terms: Terms = COMMAND_LINE,
     ) -> None:
         self.drop, self.ids, self.only, self.files = tuple(drop), tuple(ids), tuple(only), tuple(files)
+        self.kinds, self.terms = dict(kinds or {}), terms
         self.summaries: dict[str, ColumnSummary] = {}
-        self._columns: list[list[str] | None] = [None, None]
+        self._columns: list[list[str] | None] = [None] * len(self.files)
 
     def add(self, frame: pd.DataFrame, which: int) -> None:
-        """Update the statistics with rows of file 0 or 1."""
+        """Update the statistics with rows of table 0 or 1."""
         names = list(frame.columns)
         if self._columns[which] is None:
             self._columns[which] = names
@@ -310,31 +343,38 @@ class Survey:
                 row, value = summary.examples[which][UNREADABLE]
                 raise TableError(
                     f"{self.files[which]} has {value} in row {row}, column {name!r}, which is not a number, a date or "
-                    f"text; replace the value, or drop the column (--drop {shlex.quote(name)})."
+                    f"text; replace the value, or drop the column ({self.terms.option('drop', [name])})."
                 )
 
     def _check_columns(self) -> tuple[list[str], dict[str, str]]:
-        """Check the column names as soon as both files have been opened."""
-        first, second = self._columns
-        if first is None or second is None:
+        """Check the column names as soon as all tables have been opened."""
+        columns = [names for names in self._columns if names is not None]
+        if len(columns) < len(self.files):
             return [], {}
-        return check_columns((first, second), drop=self.drop, ids=self.ids, only=self.only, files=self.files)
+        return check_columns(columns, drop=self.drop, ids=self.ids, only=self.only, files=self.files, terms=self.terms)
 
     def finish(self) -> tuple[Schema, list[str]]:
         """Return the schema, and a list of one-sentence notes for the user."""
         wanted, dropped = self._check_columns()
-        for which in (0, 1):
+        for which, file in enumerate(self.files):
             if not any(summary.rows[which] for summary in self.summaries.values()):
-                raise TableError(f"{self.files[which]} has no rows; both files must have rows.")
+                what = f"both {self.terms.table}s" if len(self.files) == 2 else f"a {self.terms.table}"
+                raise TableError(f"{file} has no rows; {what} must have rows.")
         summaries = {name: self.summaries[name] for name in wanted}
-        self._check_kinds(summaries)
-        useless, notes = _find_useless_columns(summaries, kept=self.only)
+        if unknown := [name for name in self.kinds if name not in summaries]:
+            raise TableError(
+                f"kinds names the column {unknown[0]!r}, which is not used{suggest(unknown[0], summaries)}; the "
+                f"columns are {join_names(summaries)}."
+            )
+        self._check_kinds({name: summary for name, summary in summaries.items() if name not in self.kinds})
+        useless, notes = _find_useless_columns(summaries, {*self.only, *self.kinds}, self.terms)
         used = {name: summary for name, summary in summaries.items() if name not in useless}
         if not used:
             raise TableError(f"no column is left for training: {' '.join(notes)}")
-        columns = tuple(_make_column(name, summary) for name, summary in used.items())
+        columns = tuple(_make_column(name, summary, self.kinds.get(name)) for name, summary in used.items())
         for column in columns:
-            notes += _column_notes(column, used[column.name])
+            if column.name not in self.kinds:
+                notes += _column_notes(column, used[column.name], self.terms)
         return Schema(columns, self.ids, dropped | useless), notes
 
     def _check_kinds(self, summaries: dict[str, ColumnSummary]) -> None:
@@ -342,31 +382,35 @@ class Survey:
         if different:
             also = f"; the same applies to {join_names(different[1:])}" if different[1:] else ""
             raise TableError(f"{self._explain_mismatch(different[0])}{also}.")
+
+        def drop(name: str) -> str:
+            return self.terms.option("drop", [name])
+
         for name, summary in summaries.items():
             if summary.n_separated and summary.n_separated + summary.kinds[:, NUMBER].sum() == summary.known:
                 which = 0 if WORD in summary.examples[0] else 1
                 raise TableError(
                     f"column {name!r} of {self.files[which]} has numbers such as {summary.examples[which][WORD].text}, "
                     "in which a separator could mark thousands or decimals; write numbers like 1234.5, or drop the "
-                    f"column (--drop {shlex.quote(name)})."
+                    f"column ({drop(name)})."
                 )
             if summary.kind == DATE and (summary.orders.sum(axis=0)[[DAY_FIRST, MONTH_FIRST]] > 0).all():
                 day, month = (self._first(summary.order_examples, order) for order in (DAY_FIRST, MONTH_FIRST))
                 raise TableError(
                     f"column {name!r} has dates with the day first ({day}) and with the month first ({month}); write "
-                    f"all dates like 2024-12-31, or drop the column (--drop {shlex.quote(name)})."
+                    f"all dates like 2024-12-31, or drop the column ({drop(name)})."
                 )
             if summary.kind == NUMBER and {PERCENT, PLAIN} <= {*summary.sign_examples[0], *summary.sign_examples[1]}:
                 percent, plain = (self._first(summary.sign_examples, sign) for sign in (PERCENT, PLAIN))
                 raise TableError(
                     f"column {name!r} has numbers with a percent sign ({percent}) and without it ({plain}); write all "
-                    f"numbers with it or all without it, or drop the column (--drop {shlex.quote(name)})."
+                    f"numbers with it or all without it, or drop the column ({drop(name)})."
                 )
 
     def _first(self, examples: list[dict[int, Example]], label: int) -> str:
         """Return the first example with this label, and its file, as text."""
         return next(
-            f"{own[label].text} of {file}" for own, file in zip(examples, self.files, strict=True) if label in own
+            f"{own[label].text} of {file}" for own, file in zip(examples, self.files, strict=False) if label in own
         )
 
     def _explain_mismatch(self, name: str) -> str:
@@ -380,14 +424,16 @@ class Survey:
         if own == NUMBER and summary.n_separated:
             remedy = "write numbers with a decimal point and without separators, like 1234.5"
         else:
-            remedy = "leave unknown values empty" if other == WORD else "use one format in both files"
+            remedy = "leave unknown values empty" if other == WORD else f"use one format in both {self.terms.table}s"
         return (
             f"column {name!r} is {PHRASES[own]} in {files[strict]} ({summary.examples[strict][own].text}) but "
-            f"{files[1 - strict]} has {bad.text}; {remedy}, or drop the column (--drop {shlex.quote(name)})"
+            f"{files[1 - strict]} has {bad.text}; {remedy}, or drop the column ({self.terms.option('drop', [name])})"
         )
 
 
-def _find_useless_columns(summaries: dict[str, ColumnSummary], kept: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+def _find_useless_columns(
+    summaries: dict[str, ColumnSummary], kept: set[str], terms: Terms
+) -> tuple[dict[str, str], list[str]]:
     """Return the columns that carry no information, with a reason for each column, and one note per reason.
 
     Identifiers in ``kept``, the columns that the user named, are not dropped.
@@ -403,7 +449,7 @@ def _find_useless_columns(summaries: dict[str, ColumnSummary], kept: Iterable[st
         elif (original := originals.setdefault(summary.digest.digest(), name)) != name:
             why[name] = f"a copy of {original!r}"
         elif name not in kept and _is_identifier(name, summary):
-            why[name] = IDENTIFIER
+            why[name] = terms.identifier
     reasons: dict[str, list[str]] = {}
     for name, reason in why.items():
         reasons.setdefault(reason, []).append(name)
@@ -426,8 +472,11 @@ def _is_identifier(name: str, summary: ColumnSummary) -> bool:
     return summary.kind == WORD and bool(short and words) and _make_column(name, summary).kind == "text"
 
 
-def _make_column(name: str, summary: ColumnSummary) -> TableColumn:
+def _make_column(name: str, summary: ColumnSummary, given: str | None = None) -> TableColumn:
+    """Return the column with its inferred kind, or the ``given`` kind."""
     missing, kind = bool(summary.missing.sum()), summary.kind
+    if given is not None:
+        kind = {"number": NUMBER, "boolean": BOOLEAN, "date": DATE}.get(given, WORD)
     if kind in (NUMBER, BOOLEAN):
         return TableColumn(name, "number" if kind == NUMBER else "boolean", missing)
     if kind == DATE:
@@ -435,16 +484,20 @@ def _make_column(name: str, summary: ColumnSummary) -> TableColumn:
         return TableColumn(name, "date", missing, day_first=day_first, clock=summary.has_time)
     rows, distinct, counts = summary.known, summary.n_distinct, summary.value_counts
     limit = CATEGORIES if rows < ROWS_PER_CATEGORY * distinct else MAX_CATEGORIES
-    if counts is not None and distinct <= limit and distinct <= max(2, rows / 2):
+    few = distinct <= limit and distinct <= max(2, rows / 2)
+    if counts is not None and given != "text" and (few or given == "category"):
         least = max(min(MIN_CATEGORY_ROWS, rows // 4), MIN_CATEGORY_FRACTION * rows)
         frequent = sorted((-count, value) for value, count in counts.items() if count >= least and value != OTHER)
         if frequent:
             values = tuple(value for _, value in frequent)
             return TableColumn(name, "category", missing, values=values, other=len(frequent) < len(counts))
+    if given == "category":
+        number = f"more than {MAX_CATEGORIES}" if counts is None else "no frequent"
+        raise TableError(f"column {name!r} has {number} values, so it cannot be a category; use it as text.")
     return TableColumn(name, "text", missing, long=bool(summary.n_letters > LONG_TEXT * summary.kinds[:, WORD].sum()))
 
 
-def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
+def _column_notes(column: TableColumn, summary: ColumnSummary, terms: Terms) -> list[str]:
     """Return notes for the user about one column."""
     name, rows, n_separated, orders = column.name, summary.known, summary.n_separated, summary.orders
     notes = []
@@ -474,6 +527,6 @@ def _column_notes(column: TableColumn, summary: ColumnSummary) -> list[str]:
     if rows >= MIN_IDENTIFIED_ROWS and identifying and summary.all_different:
         notes.append(
             f"Column {name!r} has a different value in every row, like a row number or a patient number; if it is an "
-            f"identifier, exclude it from training (--id {shlex.quote(name)})."
+            f"identifier, exclude it from training ({terms.option('drop' if terms.python else 'id', [name])})."
         )
     return notes

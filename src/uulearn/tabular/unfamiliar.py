@@ -20,11 +20,11 @@ UnfamiliarCounts = Counter[tuple[str, str]]
 def count_unfamiliar(rows: pd.DataFrame, encoder: TableEncoder) -> UnfamiliarCounts:
     """Count the unfamiliar values of rows that were converted by `uulearn.tabular.schema.apply_schema`."""
     counts = UnfamiliarCounts({(EMPTY, ""): int(rows.isna().all(axis=1).sum())})
-    for position, column in enumerate(encoder.of_kind("number")):
+    for position, column in enumerate(encoder.schema_.of_kind("number")):
         low, high = encoder.arrays_["number.knots"][position, [0, -1]]
         margin, values = MARGIN * (high - low), rows[column.name].to_numpy()
         counts[NUMBERS, column.name] = int(((values < low - margin) | (values > high + margin)).sum())
-    for column in encoder.of_kind("category"):
+    for column in encoder.schema_.of_kind("category"):
         counts[CATEGORIES, column.name] = int((rows[column.name] == OTHER).sum())
     return counts
 
