@@ -52,7 +52,6 @@ from uulearn.risk import UURisk
 from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
 from uulearn.risk.functional import row_weights
 from uulearn.tabular.encoder import TableEncoder
-from uulearn.tabular.schema import Schema, TableColumn
 
 TABLES = (
     "optdigits", "chess", "letter", "satimage", "marketing", "penbased", "texture", "splice", "segment",
@@ -133,13 +132,7 @@ def encode(sets: pd.DataFrame, others: pd.DataFrame, how: str) -> tuple[Scores, 
         known = {name: {value: place for place, value in enumerate(sorted(sets[name].unique()))} for name in texts}
         both = [part.assign(**{n: part[n].map(known[n]) for n in texts}).astype(np.float32) for part in (sets, others)]
         return both[0].to_numpy(), both[1].to_numpy(), [sets.columns.get_loc(name) for name in texts]
-    described = [
-        TableColumn(name, "category", values=tuple(sorted(sets[name].unique())), other=True)
-        if name in texts
-        else TableColumn(name, "number")
-        for name in sets
-    ]
-    encoder = TableEncoder(Schema(tuple(described))).fit(sets)
+    encoder = TableEncoder().fit(sets)
     rows, new = encoder.transform(sets), encoder.transform(others)
     if how == "components":
         center, scale = rows.mean(0), rows.std(0) + 1e-6

@@ -54,7 +54,6 @@ from uulearn.models import build_model
 from uulearn.reproduction.store import key
 from uulearn.risk import UURisk
 from uulearn.tabular.encoder import TableEncoder
-from uulearn.tabular.schema import Schema, TableColumn
 from uulearn.training.early_stopping import BestEpoch
 from uulearn.training.loop import Trainer
 from uulearn.training.options import RunOptions
@@ -133,13 +132,7 @@ def read_table(name: str, keel: Path) -> tuple[pd.DataFrame, NDArray[np.int64]]:
 
 def encode(sets: pd.DataFrame, others: pd.DataFrame) -> tuple[Scores, Scores]:
     """Encode the columns of both frames as ``uulearn fit`` does, with an encoder fitted to the first."""
-    columns = [
-        TableColumn(name, "number")
-        if pd.api.types.is_numeric_dtype(sets[name])
-        else TableColumn(name, "category", values=tuple(sorted(sets[name].unique())), other=True)
-        for name in sets
-    ]
-    encoder = TableEncoder(Schema(tuple(columns))).fit(sets)
+    encoder = TableEncoder().fit(sets)
     return encoder.transform(sets), encoder.transform(others)
 
 

@@ -35,8 +35,6 @@ from uulearn import UUClassifier
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.surrogate.classifier import default_estimator
 from uulearn.tabular.encoder import TableEncoder
-from uulearn.tabular.schema import apply_schema
-from uulearn.tabular.survey import Survey
 
 CATEGORIES = 30  # maximum number of indicator columns of a text column
 BINS = 16  # number of quantile bins of the piecewise-linear encoding
@@ -97,13 +95,8 @@ class Encoded:
 
 def fit_table_encoder(first: Frame, second: Frame) -> Transform:
     """Return the encoding of `uulearn fit`, fitted on both sets."""
-    survey = Survey()
-    for which, frame in enumerate((first, second)):
-        survey.add(frame, which)
-    schema, _ = survey.finish()
-    both = [apply_schema(frame, schema, name=f"set {which}") for which, frame in enumerate((first, second))]
-    encoder = TableEncoder(schema).fit(pd.concat(both, ignore_index=True))
-    return lambda frame: encoder.transform(apply_schema(frame, schema, name="the table"))
+    encoder = TableEncoder().fit_sets(first, second)
+    return lambda frame: np.asarray(encoder.transform(frame))
 
 
 def fit_pipeline(make: Callable[[], Any]) -> Callable[[Frame, Frame], Transform]:
@@ -230,6 +223,18 @@ def uu_classifier(model: str, encode: Callable[[Frame, Frame], Transform], chang
     return fit
 
 
+def on_tables(model: str, changes: Mapping[str, Any]) -> Fit:
+    """Return the fit of `UUClassifier` on tables, which it encodes itself, as ``uulearn fit`` does."""
+
+    def fit(first: Frame, second: Frame, set_priors: tuple[float, float], target_prior: float, seed: int) -> Fitted:
+        classifier = UUClassifier(
+            set_priors, target_prior, model=model, device="cpu", progress=False, random_state=seed, **changes
+        )
+        return Encoded(lambda frame: frame, classifier.fit_sets(first, second))
+
+    return fit
+
+
 def on_sets(make: Callable[[int], Any]) -> Fit:
     """Return the fit of a scikit-learn classifier on the sets, whose probabilities are then converted."""
 
@@ -270,9 +275,12 @@ def available(quick: bool = False) -> dict[str, Contender]:
     changes: Parameters = {"epochs": QUICK_EPOCHS} if quick else {}
     trees: Parameters = {"max_iter": 5} if quick else {}
     forest = FOREST | ({"n_estimators": 10} if quick else {})
-    linear, mlp = (switched_on(default_parameters(model, changes)) for model in ("linear", "mlp"))
+    mlp = switched_on(default_parameters("mlp", changes))
     found = [
-        Contender("linear", linear, uu_classifier("linear", fit_table_encoder, changes)),
+        *(
+            Contender(model, switched_on(default_parameters(model, changes)), on_tables(model, changes))
+            for model in ("linear", "boosting", "auto")
+        ),
         *(Contender(name, mlp, uu_classifier("mlp", encode, changes)) for name, encode in MLP_ENCODINGS.items()),
         _trees("random forest on sets", lambda seed: RandomForestClassifier(**forest, random_state=seed), on_sets),
         _trees("boosting on sets", lambda seed: default_estimator(seed).set_params(**trees), on_sets),

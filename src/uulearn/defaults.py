@@ -39,7 +39,7 @@ BOOSTING = "boosting"
 # Models that `model="auto"` compares, from simple to complex.
 AUTO_MODELS = ("linear", BOOSTING, "mlp")
 # Expected training time in seconds, on one core, that all compared models may need together.
-AUTO_SECONDS = 60.0
+AUTO_SECONDS = 120.0
 # Model for folders of images.
 IMAGE_MODEL = "resnet32"
 # Factor that maps the pixel values 0 to 255 to 0 to 1.

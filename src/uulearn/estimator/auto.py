@@ -48,7 +48,7 @@ from uulearn.risk.coefficients import uu_coefficients
 from uulearn.storage import read_value
 from uulearn.training.workers import join_workers
 
-FLOPS = 2e10
+FLOPS = 5e10
 """Floating-point operations per second of one core, for estimating the training time of networks."""
 STEP_SECONDS = 2e-3
 """Time of a training step of a network in addition to its matrix products."""

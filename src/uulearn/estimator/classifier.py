@@ -52,12 +52,13 @@ class UUClassifier(TrainedClassifier):
     loss : str or callable
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
-    model : str, nn.Module, class, factory or Learner
+    model : str, nn.Module, class, factory, Learner or None
         ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains these three and uses the
         best or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score per
-        row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape`` (images)
-        if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other kinds of
-        models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
+        row. None is ``"auto"`` for data frames and Arrow tables, and ``"mlp"`` for arrays. A class or factory is called
+        with ``model_params``, and with ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A
+        module instance is copied. A `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``,
+        ``epochs`` and the other parameters for training networks.
     model_params : dict, None or "auto"
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. "auto" is a smaller network
         with dropout for ``"mlp"`` on small tables (see ``epochs``), otherwise None. For the model ``"auto"``, see
@@ -182,7 +183,7 @@ class UUClassifier(TrainedClassifier):
         method: MethodLike = defaults.METHOD,
         slope: float = defaults.SLOPE,
         loss: str | LossFunction = defaults.AUTO,
-        model: ModelLike | Learner = defaults.MODEL,
+        model: ModelLike | Learner | None = None,
         model_params: Mapping[str, Any] | str | None = defaults.AUTO,
         epochs: int | str = defaults.AUTO,
         batch_size: int = defaults.BATCH_SIZE,
@@ -321,7 +322,8 @@ class UUClassifier(TrainedClassifier):
         for name in ("set_priors", "target_prior", "method", "slope", "loss", "model"):
             own, planned = getattr(self, name), getattr(plan.parameters, name)
             own = tuple(map(float, own)) if name == "set_priors" and own is not None else own
-            if not is_auto(own) and own is not planned and own != planned:
+            open_model = name == "model" and own is None
+            if not (is_auto(own) or open_model) and own is not planned and own != planned:
                 raise ValueError(f"the plan has {name}={planned!r}, but this classifier has {own!r}; make a new plan.")
         with warn_on_rank_zero(plan.workers):
             result = run_plan(plan)

@@ -70,8 +70,8 @@ NAMED_MODELS = (AUTO, *MODELS, BOOSTING)
 
 RULES: dict[str, Rule] = {
     "model": Rule(
-        lambda v: v in NAMED_MODELS if isinstance(v, str) else callable(v) or hasattr(v, "train_folds"),
-        f"one of {', '.join(map(repr, NAMED_MODELS))}, an nn.Module, its class, a factory or a Learner",
+        lambda v: v in NAMED_MODELS if isinstance(v, str) else v is None or callable(v) or hasattr(v, "train_folds"),
+        f"None, one of {', '.join(map(repr, NAMED_MODELS))}, an nn.Module, its class, a factory or a Learner",
         7,
     ),
     "model_params": Rule(_or_auto(_is_mapping), "'auto', None or a dict of arguments for the model", "wide"),

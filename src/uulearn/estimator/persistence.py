@@ -149,8 +149,8 @@ def _read_result(
     """Read the stored result of the fit."""
     fitted = manifest["fitted"]
     resolved = fitted["resolved_params"]
-    readable = isinstance(resolved, dict) and resolved.keys() <= set(AUTO_PARAMETERS)
-    if not readable or any(map(is_auto, resolved.values())):
+    readable = isinstance(resolved, dict) and resolved.keys() <= {"model", *AUTO_PARAMETERS}
+    if not readable or any(is_auto(value) for name, value in resolved.items() if name != "model"):
         raise ValueError(f"the resolved parameters are not readable: {resolved}")
     for used in (parameters, parameters | resolved):
         check_parameters(used)

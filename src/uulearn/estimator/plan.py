@@ -57,7 +57,7 @@ class FitPlan:
 
 def takes_any_shape(model: Any) -> bool:
     """Return whether rows may be images or sequences, which is true for image models and custom models."""
-    return not isinstance(model, str) or model in IMAGE_MODELS
+    return model is not None and (not isinstance(model, str) or model in IMAGE_MODELS)
 
 
 def read_streams(
@@ -119,6 +119,7 @@ def make_plan(
         data.sizes,
         has_validation_data=validation is not None,
         single_model=functools.cache(lambda: isinstance(data, StreamedSets) or has_few_unique_rows(data)),
+        is_table=given.columns.encoder is not None,
     )
     if resolved.n_estimators > 1:
         assert isinstance(data, TwoSets)  # streamed sets train one model
@@ -138,6 +139,8 @@ def make_plan(
     learner.check(sample, seed)
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
     autos = {name: value for name, value in autos.items() if not is_auto(value)}
+    if parameters["model"] is None:
+        autos["model"] = resolved.model
     return FitPlan(
         resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback, workers
     )

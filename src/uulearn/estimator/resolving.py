@@ -83,6 +83,7 @@ def resolve_defaults(
     *,
     has_validation_data: bool = False,
     single_model: bool | Callable[[], bool] = False,
+    is_table: bool = False,
 ) -> dict[str, Any]:
     """Return the values of all ``"auto"`` parameters for sets of these sizes.
 
@@ -98,15 +99,20 @@ def resolve_defaults(
         True if rows cannot be split into folds or held out, because they are streamed or few of them are unique. A
         function is called only if an "auto" parameter depends on its result.
 
+    is_table : bool
+        Whether the rows are encoded tables; the default model then is "auto" instead of "mlp".
+
     Examples
     --------
     >>> from uulearn import UUClassifier
     >>> resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))
-    {'loss': 'sigmoid', 'model_params': {'hidden': (128, 128), 'dropout': 0.25}, 'epochs': 60, 'lr': 0.01,
-     'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0, 'early_stopping': True, 'patience': 400,
+    {'model': 'mlp', 'loss': 'sigmoid', 'model_params': {'hidden': (128, 128), 'dropout': 0.25}, 'epochs': 60,
+     'lr': 0.01, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0, 'early_stopping': True, 'patience': 400,
      'calibrated': True}
     """
-    known = dict(parameters)
+    known, resolved = dict(parameters), dict[str, Any]()
+    if known["model"] is None:
+        known["model"] = resolved["model"] = defaults.AUTO if is_table else defaults.MODEL
     linear, mlp, boosting = (_is_named(known["model"], name) for name in ("linear", "mlp", defaults.BOOSTING))
     rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
     network = {"model_params": None, "epochs": defaults.EPOCHS, "lr": defaults.LINEAR_LEARNING_RATE if linear else rate}
@@ -143,7 +149,6 @@ def resolve_defaults(
         # Like early stopping, calibration needs held-out rows.
         "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }
-    resolved: dict[str, Any] = {}
     for name in AUTO_PARAMETERS:
         if is_auto(known[name]) and not (is_auto(known["model"]) and name in OF_EACH_MODEL):
             known[name] = resolved[name] = rules[name]()

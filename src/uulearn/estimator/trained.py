@@ -36,7 +36,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     method: MethodLike
     slope: float
     loss: str | LossFunction
-    model: ModelLike | Learner
+    model: ModelLike | Learner | None
 
     classes_: NDArray[np.int64]
     n_features_in_: int
