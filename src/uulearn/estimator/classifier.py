@@ -53,8 +53,8 @@ class UUClassifier(TrainedClassifier):
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory, Learner or None
-        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains these three and uses the
-        best or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score per
+        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and
+        ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score per
         row. None is ``"auto"`` for data frames and Arrow tables, and ``"mlp"`` for arrays. A class or factory is called
         with ``model_params``, and with ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A
         module instance is copied. A `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``,
