@@ -14,7 +14,6 @@ from uulearn.app.fitting import fit_files
 from uulearn.app.model import TableModel
 from uulearn.app.settings import FitSettings
 from uulearn.exceptions import ColumnWarning, ModelFormatError
-from uulearn.tabular import TableEncoder
 from uulearn.tabular.matrices import split_rows
 
 WORDS = ["pain", "chest", "left", "arm", "cough", "fever", "mild", "since", "days"]
@@ -91,10 +90,10 @@ def test_command_line_and_python_give_the_same_model(tmp_path, rows, parameters)
     assert python.encoder_.schema_.columns == model.encoder.schema_.columns
     assert list(python.encoder_.schema_.left_out) == list(model.encoder.schema_.left_out) == ["patient"]
     assert python.encoder_.to_bytes()[1] == model.encoder.to_bytes()[1]
-    for (name, ours), theirs in zip(
-        command.model_.state_dict().items(), python.model_.state_dict().values(), strict=True
-    ):
-        assert torch.equal(ours, theirs), name
+    ours, theirs = (classifier.trained_.state().tensors for classifier in (command, python))
+    assert list(ours) == list(theirs)
+    for name in ours:
+        assert torch.equal(ours[name], theirs[name]), name
     assert command.scaling_ == python.scaling_
     assert command.set_sizes_ == python.set_sizes_
     np.testing.assert_array_equal(command.decision_function(frame), python.decision_function(frame))
@@ -128,7 +127,9 @@ def test_model_directories_of_python_and_the_command_line_are_interchangeable(tm
 def test_command_line_defaults_equal_classifier_defaults(tmp_path):
     """All parameters except calibration, which `uulearn fit` always requests, equal the defaults of `UUClassifier`."""
     command, _, frame = fit_both_ways(tmp_path, 150)
-    X = TableEncoder(only=["x", "z"]).fit_transform(frame)
     default = UUClassifier((0.8, 0.2), epochs=4, random_state=0)
-    default.fit_sets(X, X + 1)
-    assert command.classifier.fitted_params() == default.fitted_params() | {"training": command.classifier.training}
+    default.fit_sets(*(pd.read_csv(tmp_path / f"{name}.csv").drop(columns="patient") for name in "ab"))
+    assert default.fitted_params()["model"] == "auto"
+    own = {name: command.classifier.get_params(deep=False)[name] for name in ("training", "encoder")}
+    assert command.classifier.fitted_params() == default.fitted_params() | own
+    np.testing.assert_array_equal(command.classifier.decision_function(frame), default.decision_function(frame))

@@ -80,7 +80,10 @@ class AutoOptions:
         """Check the values and return the options."""
         given = dict(params or {})
         if unknown := sorted(given.keys() - {"models", "seconds"}):
-            raise ValueError(f"model_params: {unknown[0]!r} is not an option of model='auto'; use models and seconds.")
+            raise ValueError(
+                f"model_params: {unknown[0]!r} is not an option of model='auto', the default for tables; use models "
+                "and seconds, or set model='mlp'."
+            )
         if "models" in given:
             names = given["models"]
             known = isinstance(names, list | tuple) and names and all(name in defaults.TABLE_MODELS for name in names)
