@@ -7,7 +7,8 @@ UUCoefficients(a=0.75, b=0.25, c=0.25, d=0.75)
 `UUClassifier` is the scikit-learn estimator, `UURisk` is the criterion for custom training loops, and
 `datasets.make_sets` draws two unlabeled sets from labeled data. `metrics` evaluates and calibrates without labels,
 `selection` chooses parameters, `priors` estimates class priors, `surrogate` trains any classifier on two or more sets,
-`theory` computes bounds and sample sizes, `tabular` encodes data frames, `streaming` reads sets larger than memory, and `export` writes ONNX files.
+`theory` computes bounds and sample sizes, `tabular` encodes data frames, `streaming` reads sets larger than memory, and
+`export` writes ONNX files.
 
 Names are imported on first use: importing the loss does not import scikit-learn, and ``uulearn --help`` does not import
 torch.

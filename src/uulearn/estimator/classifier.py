@@ -269,6 +269,7 @@ class UUClassifier(TrainedClassifier):
     ) -> Self:
         """Train on two sets that are passed separately and never concatenated. See `fit` for the other parameters.
 
+        Two data frames or Arrow tables are encoded, see the parameter ``encoder``; they need the same columns.
         Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
         For streamed sets, a single model is trained, and the held-out rows of each set are loaded into memory.
         """
