@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "start"
 NOTEBOOKS = ROOT / "notebooks"
-STARTS = ("two-files", "notebook", "own-loop", "paper")
+STARTS = ("two-files", "tables", "notebook", "own-loop", "paper")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]*)(#[^()\s]*)?\)")
