@@ -86,11 +86,11 @@ class AutoOptions:
             )
         if "models" in given:
             names = given["models"]
-            known = isinstance(names, list | tuple) and names and all(name in defaults.TABLE_MODELS for name in names)
+            known = isinstance(names, list | tuple) and names and all(name in defaults.COMPARABLE_MODELS for name in names)
             if not known or len(set(names)) < len(names):
-                listed = ", ".join(map(repr, defaults.TABLE_MODELS))
+                listed = ", ".join(map(repr, defaults.COMPARABLE_MODELS))
                 raise ValueError(f"model_params: models must be some of {listed}, got {names!r}.")
-            given["models"] = tuple(name for name in defaults.TABLE_MODELS if name in names)
+            given["models"] = tuple(name for name in defaults.COMPARABLE_MODELS if name in names)
         seconds = given.get("seconds", defaults.AUTO_SECONDS)
         if not isinstance(seconds, Real) or not float(seconds) > 0:
             raise ValueError(f"model_params: seconds must be a number above 0, got {seconds!r}.")
