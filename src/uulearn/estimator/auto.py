@@ -86,8 +86,8 @@ class AutoOptions:
             )
         if "models" in given:
             names = given["models"]
-            known = isinstance(names, list | tuple) and names and all(name in defaults.COMPARABLE_MODELS for name in names)
-            if not known or len(set(names)) < len(names):
+            known = isinstance(names, list | tuple) and set(names) <= set(defaults.COMPARABLE_MODELS)
+            if not known or not names or len(set(names)) < len(names):
                 listed = ", ".join(map(repr, defaults.COMPARABLE_MODELS))
                 raise ValueError(f"model_params: models must be some of {listed}, got {names!r}.")
             given["models"] = tuple(name for name in defaults.COMPARABLE_MODELS if name in names)
