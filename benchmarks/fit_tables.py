@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow.csv
-from boosting_rows import PRIORS, table
-from encode_csv import write_set
 
+from boosting_rows import PRIORS, table
 from common import FORMAT, RESULTS, Bar, Section, write_json
+from encode_csv import write_set
 
 NUMBERS, SMALL, MIXED = "numbers", "small", "mixed"
 SIZES = {NUMBERS: (1000, 40), SMALL: (120, 10)}
