@@ -363,7 +363,10 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         ((*PRIORS, "--hold-out", "20"), "not percentages; write --hold-out 0.2."),
         (("--set-priors", "0.5", "0.5"), "takes two different fractions between 0 and 1, got 0.5 and 0.5."),
         (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
-        ((*PRIORS, "--model", "tree"), "--model must be auto, mlp, linear, boosting, resnet32 or allconvnet, got 'tree'."),
+        (
+            (*PRIORS, "--model", "tree"),
+            "--model must be auto, mlp, linear, boosting, resnet32 or allconvnet, got 'tree'.",
+        ),
         ((*PRIORS, "--method", "magic"), "--method must be abs, leaky_relu, relu, unbiased or biased, got 'magic'."),
         ((*PRIORS, "--loss", "hinge"), "--loss must be sigmoid, logistic, ramp, double_hinge or squared, got 'hinge'."),
         ((*PRIORS, "--target-prior", "0"), "target_prior must be a number strictly between 0 and 1, got 0.0"),
