@@ -82,6 +82,7 @@ def test_loss_and_learning_rate_depend_on_model(model):
 def test_default_model_depends_on_the_input():
     assert resolved({}, is_table=False)["model"] == "mlp"
     assert resolved({}, is_table=True)["model"] == "auto"
+    assert resolved({"set_priors": None, "method": "biased"}, is_table=True)["model"] == "mlp"
     assert "model" not in resolved({"model": "linear"}, is_table=True)
 
 

@@ -55,10 +55,11 @@ class UUClassifier(TrainedClassifier):
     model : str, nn.Module, class, factory, Learner or None
         ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and
         ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any
-        module that returns one score per row. None is ``"auto"`` for data frames and Arrow tables, and ``"mlp"`` for
-        arrays. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape``
-        (images) if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other
-        kinds of models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
+        module that returns one score per row. None is ``"auto"`` for data frames and Arrow tables if the priors are
+        known, and otherwise ``"mlp"``. A class or factory is called with ``model_params``, and with ``n_features``
+        (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
+        `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
+        parameters for training networks.
     model_params : dict, None or "auto"
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. "auto" is a smaller network
         with dropout for ``"mlp"`` on small tables (see ``epochs``), otherwise None. For the model ``"auto"``, see
