@@ -97,7 +97,7 @@ class Section:
 
 def versions() -> dict[str, str]:
     """Return the versions of the timed packages."""
-    packages = ("torch", "numpy", "scikit-learn", "skorch")
+    packages = ("torch", "numpy", "scikit-learn", "pandas", "skorch", "lightgbm", "skrub")
     installed = {package.metadata["Name"].lower(): package.version for package in importlib.metadata.distributions()}
     found = {name: installed[name] for name in packages if name in installed}
     return {"python": platform.python_version(), **found, "uulearn": uulearn.__version__}

@@ -321,7 +321,7 @@ def parquet(trial: Trial, header: list[str], rows: Rows) -> bytes:
         how = trial.choose("plain", "plain", "plain", "dictionary", "list", "binary", "float16", "null")
         if name == "id" or not len(rows):
             how = "plain"
-        if how == "dictionary":
+        if how == "dictionary" and not pa.types.is_null(column.type):  # pyarrow cannot write such a dictionary
             column = column.dictionary_encode()
         elif how == "list":
             column = pa.array([[cell] for cell in cells])
@@ -402,12 +402,15 @@ def read_parquet(path: Path) -> list[str] | None:
 
 
 def read_workbook(path: Path) -> list[str] | None:
-    """Read Excel with openpyxl; a row whose cells are empty or blank is not a row."""
+    """Read Excel with openpyxl; a row whose cells are empty, blank or error values is not a row."""
     import openpyxl
+    from openpyxl.cell.cell import ERROR_CODES
 
     sheet = openpyxl.load_workbook(path, data_only=True).worksheets[0]
     rows = [
-        row for row in sheet.iter_rows(values_only=True) if any(cell is not None and str(cell).strip() for cell in row)
+        row
+        for row in sheet.iter_rows(values_only=True)
+        if any(cell is not None and str(cell).strip() and cell not in ERROR_CODES for cell in row)
     ]
     place = list(rows[0]).index("id")
     return ["" if row[place] is None else str(row[place]) for row in rows[1:]]

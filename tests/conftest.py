@@ -24,6 +24,7 @@ SLOW_MODULES = {
     "cli/test_cli.py", "cli/test_demo.py", "cli/test_fit_command.py", "cli/test_torchrun_command.py",
     "data/test_stream_holdout.py", "data/test_streaming.py", "datasets/test_datasets.py",
     "docs/test_examples.py", "docs/test_pages.py", "docs/test_site.py", "docs/test_study_refinement.py",
+    "docs/test_study_frames.py",
     "docs/test_start_pages.py", "docs/test_study_tabular.py", "docs/test_wrong_page.py", "engines/test_ray_engine.py",
     "estimator/test_estimator_checks.py", "estimator/test_self_training.py", "export/test_export.py",
     "estimator/test_resolving.py", "io/test_fuzz.py", "io/test_reading.py", "metrics/test_calibration.py",

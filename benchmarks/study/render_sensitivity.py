@@ -191,7 +191,7 @@ def draw(found: dict[str, dict[tuple[float, float], Changes]], path: Path) -> No
     from matplotlib.figure import Figure
 
     columns = [(priors, measure) for priors in SET_PRIORS for measure in MEASURES]
-    figure = Figure(figsize=(11, 0.9 + 1.75 * len(found)), layout="constrained")
+    figure = Figure(figsize=(8, 0.9 + 1.75 * len(found)), layout="constrained")
     axes = figure.subplots(len(found), len(columns), squeeze=False, sharex=True, sharey="col")
     for row, (name, by_priors) in zip(axes, found.items(), strict=True):
         row[0].set_ylabel(NAMES.get(name, name), fontsize=10)
@@ -219,7 +219,7 @@ def draw_panel(axis: Any, changes: Changes, measure: str) -> None:
         for error, points in seeds.items():
             axis.plot([error] * len(points), points, ".", color=COLORS[parameter], ms=3, alpha=0.35)
     errors = sorted({one.error for one in changes.alterations})
-    axis.set_xticks(errors, [_signed(error) for error in errors])
+    axis.set_xticks(errors, [_signed(error) if error in (errors[0], errors[-1]) else "" for error in errors])
     axis.tick_params(labelsize=8)
     axis.grid(axis="y", color="#e6e6e6", lw=0.6)
 

@@ -152,20 +152,25 @@ def against_rivals(comparison: Comparison) -> str:
 
 
 def against_boosting(comparison: Comparison) -> str:
-    """Describe the cells in which gradient boosting on the sets is better or worse than the default."""
+    """Count the cells in which gradient boosting on the sets is better than the default, and list all differences."""
     boosting = next((one for one in comparison.columns if one.name == field.BOOSTING), None)
     if boosting is None:
         return "Gradient boosting was not run."
     default = comparison.default
     found = comparison.differences(boosting, default)
     means = {cell: statistics.fmean(own) for cell, own in found.items()}
-    ahead = sorted((cell for cell, mean in means.items() if mean > 0), key=lambda cell: -means[cell])
-    behind = sorted((cell for cell, mean in means.items() if mean <= 0), key=lambda cell: means[cell])
-    parts = []
-    for which, cells in (("ahead of the default", ahead), ("behind or equal", behind)):
-        listed = "; ".join(f"{where(cell)} {signed(means[cell])}{star(found[cell])}" for cell in cells)
-        parts.append(f"{which} in {len(cells)} cells" + (f": {listed}" if listed else ""))
-    return f"Gradient boosting on the sets (\\* significant) is {'. It is '.join(parts)}."
+    better = sum(mean > 0 for mean in means.values())
+    text = (
+        f"Gradient boosting on the sets is more accurate than the default in {better} of {len(means)} cells. "
+        "The differences, in points (\\* significant):"
+    )
+    by_table: dict[tuple[str, int], dict[tuple[float, ...], str]] = {}
+    for cell, mean in means.items():
+        by_table.setdefault((cell.dataset, cell.rows), {})[cell.set_priors] = signed(mean) + star(found[cell])
+    priors = list(dict.fromkeys(cell.set_priors for cell in means))
+    lines = [[name, f"{rows:,}", *(own.get(pair, "") for pair in priors)] for (name, rows), own in by_table.items()]
+    heads = ["table", "rows", *("({:g}, {:g})".format(*pair) for pair in priors)]
+    return f"{text}\n\n{markdown(heads, lines)}"
 
 
 def star(differences: Sequence[float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import math
 import sys
 import time
@@ -34,6 +35,7 @@ def complete(
     path: Path,
     minutes: float = math.inf,
     jobs: int = 1,
+    keep_going: bool = False,
 ) -> int:
     """Run all fits that are not stored, and return the number of fits that remain when the time limit is reached.
 
@@ -51,6 +53,8 @@ def complete(
         No fit is started after this time.
     jobs : int
         Number of processes; with more than one, ``fit`` must be picklable.
+    keep_going : bool
+        Whether to continue if a fit raises an exception, which is printed; the fit is not stored.
     """
     torch.set_num_threads(1)  # more threads do not speed up such small models
     stored = records.read([path]).fits
@@ -60,9 +64,12 @@ def complete(
     print(f"{len(left):,} fits to run", flush=True)
     writer = records.Writer(path, versions(), machine())
     end = time.monotonic() + 60 * minutes
-    timed = functools.partial(_timed, fit, end)
+    timed = functools.partial(_timed, fit, end, keep_going)
     for name, record in _finished(timed, dict(left), jobs):
         if record is None:
+            continue
+        if "failed" in record:
+            print(f"failed: {json.dumps(record, ensure_ascii=False)}", flush=True)
             continue
         writer.add(record)
         del left[name]
@@ -71,12 +78,17 @@ def complete(
     return len(left)
 
 
-def _timed(fit: Callable[[Record], Record], end: float, configuration: Record) -> Record | None:
-    """Return the record of a fit, or None if the time is up."""
+def _timed(fit: Callable[[Record], Record], end: float, keep_going: bool, configuration: Record) -> Record | None:
+    """Return the record of a fit, the reason of a failure with ``keep_going``, or None if the time is up."""
     if time.monotonic() > end:
         return None
     started = time.perf_counter()
-    found = fit(configuration)
+    try:
+        found = fit(configuration)
+    except Exception as error:
+        if not keep_going:
+            raise
+        return {"configuration": configuration, "failed": f"{type(error).__name__}: {error}"}
     return {"configuration": configuration, **found, "seconds": round(time.perf_counter() - started, 1)}
 
 

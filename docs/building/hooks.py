@@ -4,7 +4,8 @@ Pages link to files outside ``docs``, such as tables of results and the changelo
 linked file under ``repository/``, and its links point to the copies. On GitHub they point to the files themselves.
 
 Code blocks that start with ``>>>`` are highlighted as Python sessions. Fields without a description get no dash.
-Long names in tables and titles can be broken after separators.
+On a phone, long names in tables and titles can be broken after separators. Options, pairs of priors and names with a
+hyphen are not broken.
 """
 
 from __future__ import annotations
@@ -30,9 +31,19 @@ RECORD_BOOST = 0.2
 CELL = re.compile(r"<t[dh][^>]*>.*?</t[dh]>", re.DOTALL)
 LONG_CODE = re.compile(r"(?<=<code>)[^<]{13,}(?=</code>)")
 """Code of this length in a table may be broken after a separator."""
-SEPARATOR = re.compile(r"(?<=\w)([._/(=-]|, ?)(?=[\w&])")
-PAIR = re.compile(r"(<td[^>]*>)(\(?[\d.]+, [\d.]+\)?)(?=</td>)")
-"""A cell that contains two priors."""
+SEPARATOR = re.compile(r"(?<=\w)([._/(=-]|, ?)(?=[\w&])|(?<=[a-z])(?=[A-Z][a-z])")
+PAIR = re.compile(
+    r"(?<=>)[\d.]+, [\d.]+(?=</td>)|\([\d.]+, [\d.]+\)"  # two priors
+    r"|\([−+±\d.]+ to [−+±\d.]+\)"  # a range after a mean
+    r"|[−+]?[\d.]+ ± [\d.]+"
+    r"|[θπ]′? [−+] [\d.]+"
+    r"|\([\d.]+\) ≠"
+    r"|\b[A-Z][\w]*-(?:MNIST|[A-Z]\w*|\d+)\b(?![-/.])"  # a name such as Fashion-MNIST
+    r"|\b\de-\d+\b"
+)
+"""Text in a cell of a table that is kept on one line."""
+OUTSIDE_BLOCKS = re.compile(r"<pre.*?</pre>|<[^>]*>|[^<]+", re.DOTALL)
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 MODULE_TITLE = re.compile(r"(?<=>)uulearn(?:\.\w+)+(?=<a class=\"headerlink\"[^>]*>[^<]*</a></h1>)")
 NO_DESCRIPTION = re.compile(r'–\s*<div class="doc-md-description">\s*</div>')
 
@@ -131,16 +142,33 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, **_: Any) -> str:
     """Remove the dash after a field that has no description, and mark where long names may be broken."""
     html = MODULE_TITLE.sub(lambda title: title[0].replace(".", ".<wbr>"), NO_DESCRIPTION.sub("", html))
-    return CELL.sub(lambda cell: allow_breaks(cell[0]), html)
+    return CELL.sub(lambda cell: allow_breaks(cell[0]), keep_options(html))
+
+
+def keep_options(html: str) -> str:
+    """Keep every option of a command on one line, except in blocks of code, which are not wrapped.
+
+    >>> keep_options("<p>Use <code>--set-priors 0.8 0.2</code></p>")
+    '<p>Use <code><span class="option">--set-priors</span> 0.8 0.2</code></p>'
+    >>> keep_options("<pre>fit --out</pre>")
+    '<pre>fit --out</pre>'
+    """
+
+    def mark(part: re.Match[str]) -> str:
+        return part[0] if part[0].startswith("<") else OPTION.sub(r'<span class="option">\g<0></span>', part[0])
+
+    return OUTSIDE_BLOCKS.sub(mark, html)
 
 
 def allow_breaks(cell: str) -> str:
-    """Let long code in a cell of a table be broken after separators, and keep a pair of priors on one line.
+    """Let long code in a cell of a table be broken after separators, and keep pairs and names on one line.
 
     >>> allow_breaks("<td><code>estimate_set_priors</code></td>")
     '<td><code>estimate_<wbr>set_<wbr>priors</code></td>'
     >>> allow_breaks("<td>(0.8, 0.2)</td>")
     '<td><span class="pair">(0.8, 0.2)</span></td>'
+    >>> allow_breaks("<td>Fashion-MNIST, 1.5 (+1.0 to +2.0)</td>")
+    '<td><span class="pair">Fashion-MNIST</span>, 1.5 <span class="pair">(+1.0 to +2.0)</span></td>'
     """
     cell = LONG_CODE.sub(lambda code: SEPARATOR.sub(r"\1<wbr>", code[0]), cell)
-    return PAIR.sub(r'\1<span class="pair">\2</span>', cell)
+    return PAIR.sub(r'<span class="pair">\g<0></span>', cell)

@@ -34,18 +34,25 @@ LOSS = "sigmoid"
 LINEAR_LOSS = "logistic"
 
 MODEL = "mlp"
+# Gradient-boosted trees, a model that is not a network.
+BOOSTING = "boosting"
+# Models that `model="auto"` compares, from simple to complex.
+AUTO_MODELS = ("linear", BOOSTING, "mlp")
+# Expected training time in seconds, on one core, that all compared models may need together.
+AUTO_SECONDS = 60.0
 # Model for folders of images.
 IMAGE_MODEL = "resnet32"
 # Factor that maps the pixel values 0 to 255 to 0 to 1.
 PIXEL_SCALE = 1 / 255
 # Models that are trained as an ensemble by default, because training several of them is fast.
-ENSEMBLE_MODELS = ("linear", "mlp")
+ENSEMBLE_MODELS = (AUTO, *AUTO_MODELS)
 # Maximum number of epochs; early stopping usually ends training earlier.
 EPOCHS = 200
 # Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
 LEARNING_RATE = 1e-3
 LINEAR_LEARNING_RATE = 1e-2
+BOOSTING_LEARNING_RATE = 0.1
 # L2 penalty of an MLP with the sigmoid loss. It lowers the accuracy of MLPs with the logistic loss and of ResNet-32.
 MLP_L2 = 5e-3
 # Decay of the moving average of the weights, per batch.
@@ -56,6 +63,8 @@ SMOOTHING = 5
 PATIENCE = 20
 # Minimum patience in optimizer steps, because an epoch of a small dataset may be a single step.
 PATIENCE_STEPS = 400
+# Number of trees without improvement after which boosting stops. A tree takes less time than an epoch of a network.
+BOOSTING_PATIENCE = 50
 # Number of epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 

@@ -16,6 +16,7 @@ from uulearn.app.model import TableModel
 from uulearn.cli import main
 from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
+from uulearn.defaults import BOOSTING
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
 from uulearn.risk.corrections import METHODS
@@ -397,7 +398,7 @@ def test_bad_options_do_not_import_torch(tmp_path):
 
 
 def test_option_names_are_those_of_the_library():
-    assert set(NAMES["model"]) == set(MODELS)
+    assert set(NAMES["model"]) == {*MODELS, BOOSTING}
     assert set(NAMES["method"]) == set(METHODS)
     assert set(NAMES["loss"]) == {name for name, loss in LOSSES.items() if loss.trainable}
 

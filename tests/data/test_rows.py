@@ -4,6 +4,7 @@ import torch
 from scipy import sparse
 
 from uulearn.data import DenseRows, SparseRows, TwoSets
+from uulearn.data.rows import JoinedRows
 from uulearn.models import MLP
 from uulearn.training import score_rows
 from uulearn.training.precision import _survives_rounding, resolve_precision
@@ -98,3 +99,16 @@ class TestPrecision:
             assert not (_survives_rounding(moved) and noise > 0.03)
         assert _survives_rounding(column)
         assert _survives_rounding(torch.full((10, 2), 7.0))  # a constant column is ignored
+
+
+def test_small_tables_are_joined_into_one_and_others_are_not_copied(monkeypatch):
+    first, second = torch.arange(6.0).reshape(3, 2), -torch.arange(4.0).reshape(2, 2)
+    joined = TwoSets((DenseRows(first), DenseRows(second))).joined()
+    assert isinstance(joined.rows[0], DenseRows)
+    assert joined.rows[0] is joined.rows[1]
+    assert torch.equal(joined.rows[0].tensor, torch.cat([first, second]))
+    assert torch.equal(joined.take(1, torch.tensor([1])), second[1:])
+    mixed = TwoSets((DenseRows(first), DenseRows(second.double()))).joined()
+    assert isinstance(mixed.rows[0], JoinedRows)
+    monkeypatch.setattr("uulearn.data.rows.JOINED_BYTES", 39)
+    assert isinstance(TwoSets((DenseRows(first), DenseRows(second))).joined().rows[0], JoinedRows)

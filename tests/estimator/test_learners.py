@@ -17,7 +17,7 @@ from uulearn.estimator.learners import MeanModel, ModelFit, ModelState
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics.calibration import calibration_error
 from uulearn.selection import UUClassifierCV, prior_sensitivity
-from uulearn.training import History
+from uulearn.training import History, RunOptions
 
 
 @dataclass(frozen=True)
@@ -181,3 +181,20 @@ def test_network_is_one_learner_among_others(problem):
     classifier = UUClassifier((0.3, 0.8), model="linear", epochs=2, random_state=0).fit_sets(*problem[:2])
     assert isinstance(classifier.learner_, NetworkLearner)
     assert classifier.learner_.kind == "network"
+
+
+def test_modules_are_built_with_one_thread():
+    """Initialization with several threads takes twenty times as long on a busy machine."""
+    used = []
+
+    def build(n_features):
+        used.append(torch.get_num_threads())
+        return torch.nn.Linear(n_features, 1)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        NetworkLearner(build, None, "sigmoid", "abs", -0.1, RunOptions()).build((3,), seed=0)
+        assert (used, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)

@@ -172,7 +172,7 @@ def test_sensitivity_is_drawn_and_listed(page, facts):
     whiskers = [[x(float(w.attributes[end][:-1])) for end in ("x1", "x2")] for w in drawn.all("line", class_="whisker")]
     np.testing.assert_allclose(whiskers, [row.accuracy.interval for row in given_rows], atol=0.002)
     rows = figure.one("table").rows()
-    assert [row[0] for row in rows[1:6]] == ["as given", "θ − 0.1", "θ − 0.05", "θ + 0.05", "θ + 0.1"]
+    assert [row[0] for row in rows[1:6]] == ["unchanged", "θ − 0.1", "θ − 0.05", "θ + 0.05", "θ + 0.1"]
     assert rows[2][1] == f"{given_rows[1].accuracy.value:.1%}"
     text, (given, *changed) = words(section(page, "sensitivity")), given_rows
     largest = max(changed, key=lambda row: abs(row.accuracy.unclipped - given.accuracy.unclipped))
@@ -180,7 +180,7 @@ def test_sensitivity_is_drawn_and_listed(page, facts):
     points = 100 * abs(largest.accuracy.unclipped - given.accuracy.unclipped)
     assert f"If {which[largest.parameter]} is wrong by {abs(largest.error):g}, the estimated accuracy" in text
     assert f"changes by up to {points:.0f} points." in text
-    assert 'these are single models, so "as given" can differ from the accuracy at the top of the page' in text
+    assert 'these are single models, so "unchanged" can differ from the accuracy at the top of the page' in text
 
 
 def test_histogram_shows_fractions_and_its_table_counts(page, facts):
@@ -203,8 +203,8 @@ def test_most_important_columns_come_first(page, facts):
     x = scale(drawn, "x")
     for bar, entry in zip(drawn.all("rect", class_="bar"), top, strict=True):
         left, width = (float(bar.attributes[name][:-1]) for name in ("x", "width"))
-        ends = sorted((0.0, entry.drop))
-        np.testing.assert_allclose([x(left), x(left + width)], ends, atol=5e-4)
+        ends = sorted((0.0, 100 * entry.drop))  # in points
+        np.testing.assert_allclose([x(left), x(left + width)], ends, atol=0.05)
     assert len(figure.one("table").rows()) == 31
 
 
@@ -215,7 +215,7 @@ def test_importance_shows_the_direction_of_columns(facts, history):
     arrows = [node.text.partition("\u2069")[2].strip() for node in figure.all("text", class_="name")]
     assert arrows == ["▲", "▼", "", "", ""]
     directions = [row[1] for row in figure.one("table").rows()[1:]]
-    assert directions == ["higher values", "lower values", "–", "value red", "–"]
+    assert directions == ["higher values", "lower values", "–", 'value "red"', "–"]
 
 
 def test_tooltips_show_the_rows_of_the_table(page):

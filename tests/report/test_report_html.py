@@ -55,7 +55,7 @@ def test_hostile_names_are_text(facts, history, text):
     figure = root.one("figure", id="figure-importance")
     assert figure.one("table").rows()[1][0] == text
     assert text in figure.one("desc").text
-    assert any(node.text.startswith(f"\u2068{shorten(text, 24)}\u2069") for node in root.all("text"))
+    assert any(node.text.startswith(f"\u2068{shorten(text, 40)}\u2069") for node in root.all("text"))
 
 
 def test_warnings_are_escaped(facts, history):
@@ -77,7 +77,7 @@ def test_long_names_are_shortened(facts, history):
     assert "x" * 121 not in page
     assert "y" * 1001 not in page
     label = checked(page).one("figure", id="figure-importance").all("text", class_="name")[0].text
-    assert label.startswith(f"\u2068{'x' * 23}…\u2069")
+    assert label.startswith(f"\u2068{'x' * 39}…\u2069")
 
 
 def test_invisible_characters_are_spelled_out(facts, history, tmp_path):

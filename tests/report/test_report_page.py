@@ -114,8 +114,11 @@ def test_warnings_of_other_libraries_are_shown_without_advice(facts, history):
     assert words(box) == "Warning Warning from another library (ConvergenceWarning) lbfgs failed."
 
 
-def test_absence_of_warnings_is_stated(page):
+def test_absence_of_warnings_is_stated(facts, history, page):
     assert words(section(page, "warnings")) == "Warnings No warnings."
+    imprecise = replace(facts.evaluation, accuracy=Estimate(0.7, 0.1, (0.49, 0.91)))
+    root = checked(render_report(replace(facts, evaluation=imprecise), history))
+    assert words(section(root, "warnings")) == "Warnings No other warnings."
 
 
 def test_other_metrics_are_those_of_the_evaluation(page, facts):
@@ -177,6 +180,10 @@ def test_out_of_fold_evaluation_is_explained(facts, history):
     assert "each scored by a model that was not trained on it" in words(section(root, "accuracy"))
     text = words(section(root, "data"))
     assert "every row is evaluated by a model that was not trained on it. Early stopping used the same rows" in text
+    assert "each row is therefore scored at an epoch that other rows chose" in text
+    assert "standard errors" not in text
+    wider = checked(render_report(replace(facts, out_of_fold=True, error_scale=1.3), history))
+    assert "that other rows chose, and the standard errors are multiplied by 1.3." in words(section(wider, "data"))
     assert "used only to estimate" not in text
     assert "from other rows" not in words(section(root, "training"))
 
@@ -198,10 +205,23 @@ def test_long_lists_of_unused_columns_are_cut(facts, history):
     assert "c9and 3 more, see the table" in text
 
 
+def test_notes_do_not_repeat_the_unused_columns(facts, history):
+    notes = ("Columns 'a' and 'b' are dropped: no row has a value.", "Column 'c' is dropped: a copy of 'd'.", "Other.")
+    text = words(section(checked(render_report(replace(facts, notes=notes), history)), "data"))
+    assert text.endswith("Notes Other.")
+    assert "dropped" not in text
+
+
+def test_reason_for_stopping_early(facts, history):
+    stopped = History(history.epochs, "no better epoch in 20 (the best is epoch 10)")
+    text = words(section(checked(render_report(facts, stopped)), "training"))
+    assert "Training ran for 30 epochs and stopped: no better epoch in 20 (the best is epoch 10)." in text
+
+
 def test_training_section(page, history):
     text = words(section(page, "training"))
     negative = sum(record["unbiased"] < 0 for record in history)
-    assert "Training ran for 30 epochs and stopped: all 30 epochs done. The best epoch, with the" in text
+    assert "Training ran for all 30 epochs. The best epoch, with the" in text
     first = history.first_negative_epoch
     assert f"the risk was first negative in epoch {first} and was negative in {negative} of 30 epochs" in text
     assert "The best epoch, 18, is after that." in text

@@ -12,7 +12,7 @@ from uulearn.data import BatchPlan, DenseRows, TwoSets
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, Linear
 from uulearn.training import History, RunOptions, Trainer
-from uulearn.training.options import build_optimizer, kernel_parameters
+from uulearn.training.options import build_optimizer, few_threads, kernel_parameters
 
 PRIORS, PI = (0.8, 0.2), 0.4
 
@@ -369,6 +369,27 @@ def test_allows_masks_that_are_not_finite():
         return model
 
     assert len(trainer(masked, epochs=2).run()) == 2
+
+
+def test_allows_large_weights_whose_sum_overflows():
+    def large(n_features):
+        model = Linear(n_features)
+        model.register_buffer("large", torch.full((2,), 3e38))
+        return model
+
+    assert len(trainer(large, epochs=2).run()) == 2
+
+
+def test_small_tables_use_one_thread_and_large_models_all(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    with few_threads(1000, (40,), Linear(40)):
+        assert used == [1]
+    assert used == [1, 8]
+    for n_rows, row_shape, model in ((20_000, (40,), None), (10, (3, 8, 8), None), (10, (4000,), MLP(4000))):
+        with few_threads(n_rows, row_shape, model):
+            assert used == [1, 8]
 
 
 def test_input_scale_multiplies_every_value():

@@ -112,8 +112,14 @@ def column_importance(
 
 
 def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:
-    """Measure how a wrong prior changes the estimated accuracy, by training one model per changed prior."""
+    """Measure how a wrong prior changes the estimated accuracy, by training one model per changed prior.
+
+    If several models were compared, the one with the lowest risk is trained.
+    """
+    compared = [(entry.risk, entry.model) for entry in classifier.comparison_ or () if entry.risk is not None]
+    model = {"model": min(compared)[1], "model_params": None} if compared else {}
     classifier = clone(classifier).set_params(
+        **model,
         n_estimators=1,
         self_training_rounds=0,
         validation_fraction=defaults.SENSITIVITY_FRACTION,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from uulearn.estimator.learners import ComparedModel
 from uulearn.metrics import Estimate, Evaluation
 from uulearn.storage import read_value
 
@@ -153,6 +154,8 @@ class FitFacts:
     configuration: Mapping[str, Any]
     commands: Mapping[str, str] = field(default_factory=dict)
     """Commands to run next: ``predict``, ``report``, ``evaluate``, ``repeat``."""
+    comparison: tuple[ComparedModel, ...] | None = None
+    """The models that were compared, for ``model="auto"``."""
     error_scale: float = 1.0
     """Factor by which the standard errors of ``evaluation`` were multiplied; see `OutOfFoldCorrection`."""
 

@@ -27,6 +27,7 @@ from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
 from uulearn.app.sharing import read_once
 from uulearn.app.training import EvaluationRows, Matrices, join_sets, train_and_score
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
@@ -42,6 +43,7 @@ PRIOR_ROWS = 20_000
 """Maximum number of rows per file used to estimate the priors; more rows hardly change the estimate."""
 QUICK_SECONDS = 10.0
 """Training time in seconds up to which the effect of wrong priors is measured by default."""
+TABLE_DEFAULTS: dict[str, Any] = {"model": defaults.AUTO}
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHARED_ROWS = "rows"
 """Subfolder of the checkpoint folder that contains the rows shared by several workers."""
@@ -187,12 +189,11 @@ def train(
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
-    device = str(next(classifier.model_.parameters()).device)
     classifier = classifier.with_encoder(encoder)
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
-    return TrainingOutcome(classifier, rows, device, seconds)
+    return TrainingOutcome(classifier, rows, classifier.trained_.device, seconds)
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
@@ -202,10 +203,12 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     """
     check_different_files(settings.first, settings.second)
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
-    own = IMAGE_DEFAULTS if takes_images(settings) else {}
+    own = IMAGE_DEFAULTS if takes_images(settings) else TABLE_DEFAULTS
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
     classifier.set_params(**own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
+    if classifier.model == defaults.BOOSTING:
+        import_lightgbm()
     return classifier
 
 
@@ -239,6 +242,7 @@ def collect_facts(
         "out_of_fold": rows.out_of_fold,
         "error_scale": 1.0 if rows.correction is None else rows.correction.error_scale,
         "device": trained.device,
+        "comparison": trained.classifier.trained_.comparison,
         **evaluation_facts(rows, groups, columns, priors, target, settings.seed),
         "sensitivity": _measure_sensitivity(settings, trained, progress),
     }

@@ -6,6 +6,7 @@ from textwrap import fill
 
 from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
+from uulearn.estimator.auto import describe_comparison
 from uulearn.io.formats import printable
 from uulearn.theory.planning import anticipated_spread
 
@@ -33,6 +34,7 @@ def format_summary(facts: FitFacts, out: Path) -> str:
         *([] if shortage is None else [_wrapped("warning", shortage)]),
         _line("model", str(out)),
         _line("priors", f"{prior(higher.prior)} positive in {higher.name}, {prior(lower.prior)} in {lower.name}"),
+        *([] if facts.comparison is None else [_wrapped("trained", describe_comparison(facts.comparison))]),
         _line("accuracy", accuracy_range(facts.evaluation.accuracy)),
         _line("", _basis(facts)),
         _wrapped("", describe_verdict(facts)),
@@ -115,6 +117,7 @@ def format_model_card(facts: FitFacts) -> str:
         *([] if (shortage := describe_shortage(facts)) is None else [f"**{shortage}**"]),
         f"Accuracy {accuracy_range(facts.evaluation.accuracy)} ({_basis(facts)}). The estimate holds if the class "
         f"priors are correct and the two files differ only in their class priors. {describe_verdict(facts)}",
+        *([] if facts.comparison is None else ["## Model", f"Model: {describe_comparison(facts.comparison)}."]),
         "## Columns",
         f"{len(used)} used: {names}.",
         *(["Not used:", _rows(*unused[:CARD_UNUSED_COLUMNS])] if unused else []),

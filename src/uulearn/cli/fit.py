@@ -51,7 +51,11 @@ def fit(
         int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
     ] = None,
     model: Annotated[
-        str | None, name_option("Model: mlp, linear, resnet32 or allconvnet. Default: mlp (images: resnet32).")
+        str | None,
+        name_option(
+            "Model: auto (compares linear, boosting and mlp), one of these, resnet32 or allconvnet. Default: auto "
+            "(images: resnet32)."
+        ),
     ] = None,
     method: Annotated[str | None, name_option("Risk: abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
     loss: Annotated[str | None, name_option("Loss: sigmoid, logistic, … Default: sigmoid (linear: logistic).")] = None,

@@ -34,7 +34,7 @@ Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the
 
 
 NAMES = {
-    "model": ("mlp", "linear", "resnet32", "allconvnet"),
+    "model": ("auto", "mlp", "linear", "boosting", "resnet32", "allconvnet"),
     "method": ("abs", "leaky_relu", "relu", "unbiased", "biased"),
     "loss": ("sigmoid", "logistic", "ramp", "double_hinge", "squared"),
 }

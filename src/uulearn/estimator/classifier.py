@@ -1,6 +1,5 @@
 """The scikit-learn estimator `UUClassifier`."""
 
-import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from uulearn.data.inputs import FitData
 from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence, reading
 from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
-from uulearn.estimator.learners import Learner, NetworkModel
+from uulearn.estimator.learners import Learner
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.plan import FitPlan, make_plan, read_streams
 from uulearn.estimator.summary import summarize
@@ -24,7 +23,6 @@ from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.loop import Callback
 from uulearn.training.options import TrainingOptions, resolve_device
-from uulearn.training.scoring import module_device
 from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 
 
@@ -55,27 +53,30 @@ class UUClassifier(TrainedClassifier):
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory or Learner
-        ``"mlp"``, ``"linear"``, ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score
-        per row. A class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape``
-        (images) if it accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other
-        kinds of models and ignores ``loss``, ``epochs`` and the other parameters for training networks.
+        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"resnet32"`` or ``"allconvnet"`` (for
+        images), or any module that returns one score per row. A class or factory is called with ``model_params``, and
+        with ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
+        `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
+        parameters for training networks.
     model_params : dict, optional
-        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``.
+        Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. For ``"boosting"``, see
+        `uulearn.estimator.boosting.TreeParameters`; every tree uses the risk of all rows on the CPU, so ``batch_size``,
+        ``device`` and ``training`` (except its ``smoothing``) have no effect.
     epochs : int
-        Maximum number of epochs.
+        Maximum number of epochs; for ``"boosting"``, the maximum number of trees.
     batch_size : int
         Number of rows per batch, counting both sets. Use large batches: the corrections apply to the risk terms of a
         batch, and in a small batch these terms can be negative because of noise alone.
     lr : float or "auto"
-        Learning rate; "auto" is 0.01 for ``"linear"`` and 0.001 for other models.
+        Learning rate; "auto" is 0.01 for ``"linear"``, 0.1 for ``"boosting"`` and 0.001 for other models.
     l2 : float or "auto"
         Strength of the L2 penalty on weights (not biases); "auto" is 0.005 for ``"mlp"`` with sigmoid loss, otherwise
         0.
     n_estimators : int or "auto"
         Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds; each
-        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"`` and learners,
-        and 1 for slower models. It is also 1 if ``validation_fraction`` or ``validation_data`` is given, or if a set
-        has fewer than ten rows or few unique rows.
+        model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"``,
+        ``"boosting"`` and learners, and 1 for slower models. It is also 1 if ``validation_fraction`` or
+        ``validation_data`` is given, or if a set has fewer than ten rows or few unique rows.
     validation_fraction : float or "auto"
         Fraction of each set held out at random for early stopping and calibration of a single model. Duplicate rows are
         either all held out or all used for training. If 0, no rows are held out. Ignored if ``validation_data`` is
@@ -86,7 +87,8 @@ class UUClassifier(TrainedClassifier):
         error on held-out rows is used. If False, the last epoch is used. "auto" is True if rows are held out.
     patience : int, None or "auto"
         Number of epochs without improvement after which training stops. If None, training does not stop early. "auto"
-        is 20, or more if 20 epochs have fewer than 400 steps; without early stopping, it is None.
+        is 20, or more if 20 epochs have fewer than 400 steps, and 50 for ``"boosting"``; without early stopping, it is
+        None.
     self_training_rounds : int
         Maximum number of self-training rounds; requires an ensemble. Each round splits the rows into two purer sets by
         their out-of-fold predictions, and trains the models on these sets. The number of rounds used can be 0 and is
@@ -119,10 +121,16 @@ class UUClassifier(TrainedClassifier):
     encoder_ : `uulearn.tabular.TableEncoder` or None
         The fitted encoder of tables. If there is one, all methods take tables with the same columns in any order.
     classes_ : array([0, 1])
-    n_features_in_, feature_names_in_, row_shape_
-        Number and names of the columns, and shape of one row of the model's input.
-    set_sizes_, held_out_sizes_ : (int, int)
-        Number of training rows and number of held-out rows in each set.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of str
+        Names of the columns, if the training data had column names.
+    row_shape_ : tuple of int
+        Shape of one row of the model's input.
+    set_sizes_ : (int, int)
+        Number of training rows in each set.
+    held_out_sizes_ : (int, int)
+        Number of held-out rows in each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
         Metrics of an ensemble, estimated without labels; each row is scored by the model that was not trained on it, at
         an epoch that other rows chose. After self-training, each half of the rows is scored by an ensemble trained on
@@ -142,8 +150,10 @@ class UUClassifier(TrainedClassifier):
     resolved_params_ : dict
         Resolved values of the parameters set to "auto"; ``docs/defaults.md`` describes how the defaults were chosen.
     seed_ : int
-    trained_, learner_
-        The `uulearn.estimator.learners.TrainedModel` that scores rows, and the learner that trained it.
+    trained_ : TrainedModel
+        The model that scores rows.
+    learner_ : Learner
+        The learner that trained the model.
 
     Examples
     --------
@@ -267,7 +277,7 @@ class UUClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on two sets that are passed separately and never concatenated. See `fit` for the other parameters.
+        """Train on two sets that are passed separately; large sets are not copied. See `fit` for the other parameters.
 
         Two data frames or Arrow tables are encoded, see the parameter ``encoder``; they need the same columns.
         Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
@@ -292,6 +302,11 @@ class UUClassifier(TrainedClassifier):
         check_parameters(parameters)
         options = self.training or TrainingOptions()
         workers = join_workers(options.distributed, resolve_device(self.device))
+        if workers is not None and isinstance(self.model, str) and self.model == defaults.BOOSTING:
+            raise ValueError(
+                f"model='boosting' trains in one process, but there are {workers.count}; start one process, or use "
+                "model='mlp'."
+            )
         with warn_on_rank_zero(workers):
             given = read(parameters, workers)
             return make_plan(parameters, given, callback=callback, workers=workers, stacklevel=3)
@@ -351,10 +366,8 @@ class UUClassifier(TrainedClassifier):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        trained = state.get("trained_")
-        if isinstance(trained, NetworkModel) and module_device(trained.module).type != "cpu":
-            # Move the module to the CPU, because the loading machine may have no accelerator.
-            state["trained_"] = dataclasses.replace(trained, module=copy.deepcopy(trained.module).cpu())
+        if "trained_" in state:
+            state["trained_"] = state["trained_"].to_cpu()  # the loading machine may have no accelerator
         return state
 
     def __sklearn_tags__(self) -> Any:

@@ -8,6 +8,7 @@ boosted trees or a scikit-learn classifier, subclass `Learner` and are passed as
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import functools
 import math
@@ -25,6 +26,8 @@ from uulearn.data.augmentation import build_augmentation
 from uulearn.data.folds import split_fold
 from uulearn.data.holdout import Positions
 from uulearn.data.streams import StreamedSets
+from uulearn.defaults import BOOSTING
+from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
 from uulearn.models import Ensemble, ModelLike, build_model, check_scores
@@ -34,7 +37,7 @@ from uulearn.risk.losses import LossFunction
 from uulearn.training import History, RunOptions, Trainer, score_rows
 from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
 from uulearn.training.loop import Callback
-from uulearn.training.options import resolve_device
+from uulearn.training.options import one_thread, resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
 from uulearn.training.scoring import module_device
@@ -51,15 +54,46 @@ class ModelState:
     config: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class ComparedModel:
+    """One of the models that ``model="auto"`` compares."""
+
+    model: str
+    used: bool = False
+    risk: float | None = None
+    """Estimated error rate of single models on rows not used to train them; None if the model was not compared."""
+    difference: float | None = None
+    """Risk minus the lowest risk."""
+    standard_error: float | None = None
+    """Standard error of ``difference``."""
+    seconds: float | None = None
+    """CPU time of the training in seconds; None if the model was not trained."""
+    skipped: str | None = None
+    """Reason why the model was not trained or not compared."""
+
+
 class TrainedModel(abc.ABC):
     """A trained model, or several models combined into one."""
 
     precision: str = "float32"
     """Floating-point type of the matrix products used to compute scores."""
+    loss: str | None = None
+    """Loss that says what an uncalibrated score means, if it is not the loss of the classifier."""
+    comparison: tuple[ComparedModel, ...] | None = None
+    """The models that were compared, for ``model="auto"``."""
 
     @abc.abstractmethod
     def score(self, rows: Rows) -> Tensor:
         """Return float32 scores of shape (n,) on the CPU; a row with a score above 0 is predicted positive."""
+
+    @property
+    def device(self) -> str:
+        """The device that computes scores."""
+        return "cpu"
+
+    def to_cpu(self) -> TrainedModel:
+        """Return the model on the CPU."""
+        return self
 
     @property
     def n_models(self) -> int | None:
@@ -166,6 +200,10 @@ class Learner(abc.ABC):
 
     kind: ClassVar[str]
     """Name of the learner in the manifest of a model directory."""
+    folds_together: ClassVar[bool] = False
+    """Whether the models of all folds depend on one another, so that one call of `train_folds` must train them all."""
+    n_candidates: int = 1
+    """Number of models that are trained per fold."""
 
     @abc.abstractmethod
     def train(self, task: ModelTask) -> ModelFit:
@@ -267,9 +305,19 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
     return OutOfFold([part.model for part in parts], [part.history for part in parts], scales, (scores[0], scores[1]))
 
 
-def make_learner(parameters: ResolvedParameters) -> Learner:
-    """Return ``model`` if it is a learner, otherwise a `NetworkLearner`."""
-    return parameters.model if isinstance(parameters.model, Learner) else NetworkLearner.from_parameters(parameters)
+def make_learner(parameters: ResolvedParameters, device: str | None = None) -> Learner:
+    """Return ``model`` if it is a learner, otherwise the learner of the named model or network."""
+    if isinstance(parameters.model, Learner):
+        return parameters.model
+    if isinstance(parameters.model, str) and parameters.model == BOOSTING:
+        from uulearn.estimator.boosting import BoostingLearner
+
+        return BoostingLearner.from_parameters(parameters)
+    if is_auto(parameters.model):
+        from uulearn.estimator.auto import AutoLearner
+
+        return AutoLearner.from_parameters(parameters, device)
+    return NetworkLearner.from_parameters(parameters, device)
 
 
 @dataclass(frozen=True)
@@ -288,6 +336,16 @@ class NetworkModel(TrainedModel):
         fast = self.precision == "bfloat16" and (self.forced or multiplies_bfloat16(device))
         dtype = torch.bfloat16 if fast else torch.float32
         return score_rows(self.module, rows, dtype=dtype, scale=self.input_scale)
+
+    @property
+    def device(self) -> str:
+        """The device of the module."""
+        return str(module_device(self.module))
+
+    def to_cpu(self) -> NetworkModel:
+        """Return the model with a copy of the module on the CPU, or this model if it is already there."""
+        moved = self.device != "cpu"
+        return dataclasses.replace(self, module=copy.deepcopy(self.module).cpu()) if moved else self
 
     @property
     def n_models(self) -> int | None:
@@ -352,7 +410,8 @@ class NetworkLearner(Learner):
 
     def build(self, row_shape: tuple[int, ...], seed: int) -> nn.Module:
         """Build an untrained module, with initial weights drawn from this seed."""
-        return build_model(self.model, row_shape, self.model_params, seed)
+        with one_thread():
+            return build_model(self.model, row_shape, self.model_params, seed)
 
     def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
         """Return the risk that training minimizes."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from uulearn.data.augmentation import AUGMENTATIONS, is_augmentation
-from uulearn.defaults import AUTO, LOSS
+from uulearn.defaults import AUTO, BOOSTING, LOSS
 from uulearn.exceptions import ClosePriorsWarning
 from uulearn.models import MODELS
 from uulearn.risk import LOSSES, UURisk
@@ -66,10 +66,12 @@ def _is_device(value: Any) -> bool:
         return False
 
 
+NAMED_MODELS = (AUTO, *MODELS, BOOSTING)
+
 RULES: dict[str, Rule] = {
     "model": Rule(
-        lambda v: v in MODELS if isinstance(v, str) else callable(v) or hasattr(v, "train_folds"),
-        f"one of {', '.join(map(repr, MODELS))}, an nn.Module, its class, a factory or a Learner",
+        lambda v: v in NAMED_MODELS if isinstance(v, str) else callable(v) or hasattr(v, "train_folds"),
+        f"one of {', '.join(map(repr, NAMED_MODELS))}, an nn.Module, its class, a factory or a Learner",
         7,
     ),
     "model_params": Rule(_is_mapping, "None or a dict of arguments for the model", "wide"),

@@ -23,7 +23,7 @@ from safetensors.torch import save as save_tensors
 
 from uulearn.data.inputs import Columns
 from uulearn.estimator.fitting import FitResult
-from uulearn.estimator.learners import Learner, ModelState, NetworkLearner, restore_model
+from uulearn.estimator.learners import Learner, ModelState, make_learner, restore_model
 from uulearn.estimator.model_directory import Contents, read_file, read_manifest, write_directory
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve
@@ -185,10 +185,7 @@ def _read_result(
 
 def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -> Learner:
     """Return the learner of this kind: a `NetworkLearner`, or the learner passed as ``model``."""
-    if isinstance(parameters["model"], Learner):
-        learner: Learner = parameters["model"]
-    else:
-        learner = NetworkLearner.from_parameters(resolve(parameters, sizes), device="cpu")
+    learner = make_learner(resolve(parameters, sizes), device="cpu")
     if learner.kind != kind:
         raise ModelFormatError(
             f"the model needs a learner of kind {kind!r}, got {learner.kind!r}; pass the learner that trained it "

@@ -70,7 +70,9 @@ def read_streams(
 ) -> FitData:
     """Return both sets as streams; if there is no ``validation_data``, hold out rows and load them into memory."""
     streams = inputs.check_streams(X0, X1)
-    n_estimators, rounds = parameters["n_estimators"], parameters["self_training_rounds"]
+    n_estimators, rounds, model = (parameters[name] for name in ("n_estimators", "self_training_rounds", "model"))
+    if isinstance(model, str) and model == defaults.BOOSTING:
+        raise ValueError("model='boosting' needs all rows in memory; use model='mlp' for streamed sets.")
     if rounds or not (is_auto(n_estimators) or n_estimators == 1):
         raise ValueError(
             f"streamed sets support only one model, got n_estimators={n_estimators!r} and "
@@ -135,6 +137,7 @@ def make_plan(
     learner = make_learner(resolved)
     learner.check(sample, seed)
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}
+    autos = {name: value for name, value in autos.items() if not is_auto(value)}
     return FitPlan(
         resolved, autos, learner, data, validation, folds, seed, given.columns, given.test, callback, workers
     )

@@ -24,11 +24,13 @@ from uulearn.training.options import TrainingOptions
 AUTO_PARAMETERS = (
     "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
 )  # fmt: skip
+# Parameters that stay "auto" with model="auto", because each compared model has its own value.
+OF_EACH_MODEL = ("loss", "lr", "l2", "patience")
 
 
 @dataclass(frozen=True)
 class ResolvedParameters:
-    """Parameters of `uulearn.UUClassifier` with every ``"auto"`` resolved.
+    """Parameters of `uulearn.UUClassifier` with every ``"auto"`` resolved, except for `OF_EACH_MODEL`.
 
     >>> from uulearn import UUClassifier
     >>> resolve(UUClassifier((0.8, 0.2)).get_params(deep=False), (500, 500)).n_estimators
@@ -102,7 +104,8 @@ def resolve_defaults(
      'early_stopping': True, 'patience': 400, 'calibrated': True}
     """
     known = dict(parameters)
-    linear, mlp = (_is_named(known["model"], name) for name in ("linear", "mlp"))
+    linear, mlp, boosting = (_is_named(known["model"], name) for name in ("linear", "mlp", defaults.BOOSTING))
+    rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
     n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
     trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
     fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
@@ -113,7 +116,7 @@ def resolve_defaults(
     single: Callable[[], bool] = single_model if callable(single_model) else lambda: bool(single_model)
     rules: dict[str, Callable[[], Any]] = {
         "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
-        "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else defaults.LEARNING_RATE,
+        "lr": lambda: defaults.LINEAR_LEARNING_RATE if linear else rate,
         "l2": lambda: defaults.MLP_L2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
             n_estimators if known["self_training_rounds"] or (trains_fast and fills_folds and not single()) else 1
@@ -128,19 +131,21 @@ def resolve_defaults(
         "early_stopping": lambda: bool(
             has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"]
         ),
-        "patience": lambda: (
-            max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, known["batch_size"]).n_batches))
-            if known["early_stopping"]
-            else None
-        ),
+        "patience": lambda: _patience(boosting, sizes, known["batch_size"]) if known["early_stopping"] else None,
         # Like early stopping, calibration needs held-out rows.
         "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }
     resolved: dict[str, Any] = {}
     for name in AUTO_PARAMETERS:
-        if is_auto(known[name]):
+        if is_auto(known[name]) and not (is_auto(known["model"]) and name in OF_EACH_MODEL):
             known[name] = resolved[name] = rules[name]()
     return resolved
+
+
+def _patience(boosting: bool, sizes: tuple[int, int], batch_size: int) -> int:
+    if boosting:
+        return defaults.BOOSTING_PATIENCE
+    return max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, batch_size).n_batches))
 
 
 def _is_named(value: Any, *names: str) -> bool:

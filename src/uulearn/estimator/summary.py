@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from uulearn.estimator.auto import describe_comparison
+from uulearn.estimator.learners import NetworkModel
+from uulearn.estimator.parameters import is_auto
 from uulearn.risk import estimation_cost, get_loss, uu_coefficients
 from uulearn.risk.corrections import get_method
 
@@ -17,6 +20,8 @@ def summarize(classifier: UUClassifier) -> str:
     lines = _assumptions(classifier)
     if classifier.scaling_ is not None:
         lines.append("calibrated without labels: scores are log-odds, and probabilities estimate P(y | x)")
+    if classifier.comparison_ is not None:
+        lines.append(f"compared without labels: {describe_comparison(classifier.comparison_)}")
     lines += _validation(classifier)
     lines += _training(classifier.history_)
     used = classifier.history_.labels_used
@@ -71,8 +76,10 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     n, n_prime = classifier.set_sizes_
     method = get_method(classifier.method, classifier.slope)
     slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
-    loss = get_loss(classifier.fitted_params()["loss"])
-    how = f"method {method.name}{slope}, loss {loss.name}, matrix products in {classifier.precision_}"
+    chosen = classifier.fitted_params()["loss"]
+    how = f"method {method.name}{slope}, loss {'of each model' if is_auto(chosen) else get_loss(chosen).name}"
+    if isinstance(classifier.trained_, NetworkModel):
+        how += f", matrix products in {classifier.precision_}"
     higher, check = 0, "unlabeled rows cannot confirm this, so verify it"
     sets, target = f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown", []
     if classifier.set_priors is not None:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns, RowEncoder
 from uulearn.estimator.fitting import warn_if_suspicious
-from uulearn.estimator.learners import Learner, TrainedModel
+from uulearn.estimator.learners import ComparedModel, Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
@@ -24,7 +24,7 @@ from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
-from uulearn.risk.losses import LossFunction
+from uulearn.risk.losses import LossFunction, MarginLoss
 from uulearn.training import History
 
 
@@ -68,6 +68,15 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used: dict[str, Any] = self.get_params(deep=False) | self.resolved_params_
         return used
 
+    @property
+    def comparison_(self) -> list[ComparedModel] | None:
+        """The models that ``model="auto"`` compared; None for other models."""
+        return None if self.trained_.comparison is None else list(self.trained_.comparison)
+
+    def _score_loss(self) -> MarginLoss:
+        """Return the loss that says what uncalibrated scores mean."""
+        return get_loss(self.trained_.loss or self.fitted_params()["loss"])
+
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return scores of shape (n,), above 0 for class 1: log-odds if calibrated, otherwise the model output g(x)."""
         check_is_fitted(self, "trained_")
@@ -102,7 +111,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         values = np.asarray(scores, dtype=np.float64)
         if self.scaling_ is not None:
             return np.asarray(expit(values))
-        return get_loss(self.fitted_params()["loss"]).probability(torch.from_numpy(values)).numpy()
+        return self._score_loss().probability(torch.from_numpy(values)).numpy()
 
     def with_encoder(self, encoder: RowEncoder | None) -> Self:
         """Return a copy that encodes tables with a fitted encoder, or, with None, takes rows that are already encoded.
@@ -187,7 +196,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._known_priors()
         scaling = self.scaling_
         if scaling is None:
-            loss, method = get_loss(self.fitted_params()["loss"]).name, get_method(self.method, self.slope).name
+            loss, method = self._score_loss().name, get_method(self.method, self.slope).name
             if loss != "logistic" or method == "biased":
                 raise ValueError(
                     f"the scores of loss {loss!r} and method {method!r} are not log-odds, so they cannot be shifted to "

@@ -1,7 +1,8 @@
 """Export trained classifiers to ONNX files, and check each file against the classifier.
 
-`writing` writes the file, `graph` defines its computation, `transformers`, `steps` and `tabular` convert the
-preprocessing, and `checking` compares onnxruntime with Python. Install the extra with ``pip install 'uulearn[onnx]'``.
+Install the extra with ``pip install 'uulearn[onnx]'``. In this package, ``writing`` writes the file, ``graph`` defines
+its computation, ``transformers``, ``steps`` and ``tabular`` convert the preprocessing, and ``checking`` compares
+onnxruntime with Python.
 """
 
 from uulearn.export.transformers import register_transformer

@@ -37,7 +37,7 @@ def check_mixture(scores: Any, sets: Any, set_priors: Sequence[float]) -> Mixtur
     Scores must be higher for rows that resemble the set with the higher prior, and must be out-of-fold
     (`uulearn.priors.out_of_fold_scores`). ``sets`` contains the set of each row, 0 or 1.
 
-    >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is above, set 1 below
+    >>> scores, sets = np.linspace(1, -1, 2000), np.repeat([0, 1], 1000)  # set 0 is higher
     >>> check_mixture(scores, sets, (0.8, 0.2)).differ
     True
     >>> check_mixture(scores, sets, (1.0, 0.0)).differ

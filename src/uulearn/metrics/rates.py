@@ -89,11 +89,15 @@ def uu_rates(
     Parameters
     ----------
     scores : array of shape (n,)
-        Scores of held-out rows of both sets; a row with a score above the threshold is predicted positive.
+        Scores of held-out rows of both sets.
     sets : array of shape (n,)
         The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′), the class priors of set 0 and set 1
-    threshold, confidence : float
+    set_priors : (θ, θ′)
+        Class priors of set 0 and set 1.
+    threshold : float
+        Rows with a score above this value are predicted positive.
+    confidence : float
+        Confidence level of the intervals.
 
     Examples
     --------

@@ -87,11 +87,16 @@ class MLP(HiddenLayers):
 
     Parameters
     ----------
-    n_features, hidden
-        Number of input columns, and the width of each hidden layer.
-    batch_norm, momentum, eps
-        Whether to normalize before each activation (the linear layer then has no bias), and the momentum and epsilon
-        of PyTorch's batch normalization (momentum 0.99 in Keras corresponds to 0.01).
+    n_features : int
+        Number of input columns.
+    hidden : sequence of int
+        Width of each hidden layer.
+    batch_norm : bool
+        Whether to normalize before each activation. If True, the linear layers have no bias.
+    momentum : float
+        Momentum of PyTorch's batch normalization (0.99 in Keras corresponds to 0.01).
+    eps : float
+        Epsilon of PyTorch's batch normalization.
     dropout : float
         Fraction of hidden units dropped during training.
     initializer : str

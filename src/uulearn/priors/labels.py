@@ -76,9 +76,11 @@ def priors_from_labels(
 
     Parameters
     ----------
-    y0, y1 : arrays of shape (k,) and (k′,)
-        Labels of rows drawn at random from each set: 1 for positive; 0 or −1 for negative. Rows chosen because they are
+    y0 : array of shape (k,)
+        Labels of rows drawn at random from set 0: 1 for positive; 0 or −1 for negative. Rows chosen because they are
         easy to label give a biased estimate.
+    y1 : array of shape (k′,)
+        Labels of rows drawn at random from set 1.
     sizes : (n, n′), optional
         Number of rows of each set. If given, the intervals are for the priors of these sets (hypergeometric), which are
         used in training. Otherwise, the intervals are for the populations of the sets (Clopper–Pearson).

@@ -37,7 +37,7 @@ class TargetPriorEstimate:
     (0.5, 0.1)
     """
 
-    target_prior: float  # π̂; noise can move it outside [0, 1]
+    target_prior: float  # estimate of π; noise can move it outside [0, 1]
     interval: Interval  # clipped to [0, 1]
     standard_error: float
     confidence: float
@@ -56,9 +56,13 @@ def estimate_target_prior(
 
     Parameters
     ----------
-    scores_target, scores0, scores1 : arrays of shape (m,), (n,) and (n′,)
-        Scores of at least 20 target rows, 20 rows of set 0 and 20 rows of set 1, computed by a model that was not
-        trained on these rows. The better the scores separate the classes, the smaller the standard error.
+    scores_target : array of shape (m,)
+        Scores of at least 20 target rows, computed by a model that was not trained on these rows. The better the scores
+        separate the classes, the smaller the standard error.
+    scores0 : array of shape (n,)
+        Scores of at least 20 rows of set 0, computed by the same model, which was not trained on these rows.
+    scores1 : array of shape (n′,)
+        The same for set 1.
     set_priors : (θ, θ′)
         Class priors of set 0 and of set 1, assumed to be exact.
 

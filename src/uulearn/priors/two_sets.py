@@ -81,8 +81,10 @@ def estimate_set_priors(
 
     Parameters
     ----------
-    X0, X1 : arrays of shape (n, …) and (n′, …)
-        Rows of the two sets; at least 100 rows per set.
+    X0 : array of shape (n, …)
+        At least 100 rows of set 0.
+    X1 : array of shape (n′, …)
+        At least 100 rows of set 1.
     higher_prior_set : 0 or 1
         The set with the higher prior, which cannot be inferred from unlabeled rows.
     scorer : scikit-learn classifier, optional

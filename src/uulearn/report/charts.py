@@ -27,11 +27,11 @@ MAX_TABLE_EPOCHS = 200
 MAX_BARS = 12
 """Maximum number of columns in the importance chart; its table lists all columns."""
 MAX_LABEL_WIDTH = 40
-"""Maximum length of a name in the description of a chart, in characters."""
-MAX_BAR_LABEL_WIDTH, BAR_LABELS = 24, 190
-"""Maximum length of a column name left of its bar, in characters, and the width of these names in pixels."""
+"""Maximum length of a name in a chart or in its description, in characters."""
 CLEAR_DIRECTION = 0.1
 """Correlation of a column with the score below which no direction is shown."""
+UNCHANGED = "unchanged"
+"""Name of the row that shows the priors used for training."""
 
 Points = Sequence[tuple[float, float | None]]
 
@@ -239,9 +239,9 @@ def _path(x: Axis, y: Axis, points: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(places)
 
 
-def _isolated(text: str, width: int = MAX_LABEL_WIDTH) -> Markup:
+def _isolated(text: str) -> Markup:
     """Return a name enclosed in Unicode marks that isolate its writing direction; SVG has no ``bdi`` element."""
-    return Markup("\u2068{}\u2069").format(label(text, width))
+    return Markup("\u2068{}\u2069").format(label(text, MAX_LABEL_WIDTH))
 
 
 # --------------------------------------------------------------------------------------------------- curves by epoch
@@ -394,7 +394,7 @@ def target_chart(facts: FitFacts) -> Chart | None:
         LegendEntry(confidence, "first", "fill"),
         LegendEntry("always predicting the majority class", "quiet thin dotted"),
     ]
-    note = "Do not use the model where the solid line is not above the dotted line."
+    note = "Use the model only at target priors where the solid line is above the dotted line."
     axes = x, "target prior (fraction of positives)", y, "accuracy"
     table, tips_at = HtmlTable(title, head, rows), [at for at, _ in values]
     return Chart(id_, title, note, description, legend, table, *axes, layers=layers, markers=markers, tips_at=tips_at)
@@ -413,13 +413,13 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
         dot = element("circle", cx=x.at(row.accuracy.value), cy="50.00%", r=4, class_="dot first")
         rows.append((_changed_prior(row), _whisker(x, row.accuracy.interval, "first") + dot))
     description = " ".join(f"{_changed_prior(row)}: {percent(row.accuracy.value)}." for row in errors)
-    markers = [Marker(row.accuracy.value, "as given", muted=True) for row in errors if not row.error][:1]
+    markers = [Marker(row.accuracy.value, UNCHANGED, muted=True) for row in errors if not row.error][:1]
     confidence = f"{percent(errors[0].accuracy.confidence, 0)} interval"
     cells = [[_changed_prior(row), percent(row.accuracy.value), interval(row.accuracy.interval)] for row in errors]
     legend = [LegendEntry("estimated accuracy", "first", "dot"), LegendEntry(confidence, "first", "whisker")]
     note = (
         "Each row shows a model that was trained and evaluated with one prior changed and the others unchanged. To "
-        'save time, these are single models, so "as given" can differ from the accuracy at the top of the page.'
+        f'save time, these are single models, so "{UNCHANGED}" can differ from the accuracy at the top of the page.'
     )
     table = HtmlTable(title, ["if the prior is", "accuracy", confidence], cells)
     text, x_label = description, "estimated accuracy"
@@ -428,7 +428,7 @@ def sensitivity_chart(errors: Sequence[PriorError]) -> Chart | None:
 
 def _changed_prior(row: PriorError) -> str:
     if not row.error:
-        return "as given"
+        return UNCHANGED
     return f"{label(row.parameter, 6)} {'−' if row.error < 0 else '+'} {abs(row.error):.3g}"
 
 
@@ -474,15 +474,16 @@ def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
     if not columns:
         return None
     id_, title, top = "figure-importance", "Most important columns", columns[:MAX_BARS]
-    spans = [(entry.drop - entry.standard_error, entry.drop + entry.standard_error) for entry in top]
-    x = make_axis([0.0, *(entry.drop for entry in top), *(end for span in spans for end in span)], percents=True)
+    drops = [100 * entry.drop for entry in top]  # in points
+    spans = [(100 * (entry.drop - entry.standard_error), 100 * (entry.drop + entry.standard_error)) for entry in top]
+    x = make_axis([0.0, *drops, *(end for span in spans for end in span)])
     rows = []
-    for entry, span in zip(top, spans, strict=True):
-        left, right = sorted((x.place(0.0), x.place(entry.drop)))
+    for entry, drop, span in zip(top, drops, spans, strict=True):
+        left, right = sorted((x.place(0.0), x.place(drop)))
         width = f"{100 * (right - left):.2f}%"
         bar = element("rect", x=f"{100 * left:.2f}%", y=6, width=width, height=12, class_="bar")
         arrow, _ = _direction(entry)
-        rows.append((_isolated(entry.column, MAX_BAR_LABEL_WIDTH) + arrow, bar + _whisker(x, span, "over")))
+        rows.append((_isolated(entry.column) + arrow, bar + _whisker(x, span, "over")))
     losses = [Markup("{}: {}.").format(_isolated(entry.column), _points(entry.drop)) for entry in top]
     cells = [
         [name(entry.column), _direction(entry)[1], _points(entry.drop), _points(entry.standard_error)]
@@ -494,14 +495,14 @@ def importance_chart(columns: Sequence[ColumnImportance]) -> Chart | None:
     note += " Rows with higher values are predicted positive more often (▲) or less often (▼)."
     if len(columns) > len(top):
         note += f" The chart shows only the first {len(top)} of {plural(len(columns), 'column')}."
-    legend, x_label = [LegendEntry("± one standard error", "over", "whisker")], "accuracy lost"
-    return Chart(id_, title, note, Markup(" ").join(losses), legend, table, x, x_label, rows=rows, left=BAR_LABELS)
+    legend, x_label = [LegendEntry("± one standard error", "over", "whisker")], "accuracy lost (points)"
+    return Chart(id_, title, note, Markup(" ").join(losses), legend, table, x, x_label, rows=rows)
 
 
 def _direction(entry: ColumnImportance) -> tuple[str, str | Markup]:
     """Return an arrow, and which rows are predicted positive more often."""
     if entry.highest is not None:
-        return "", Markup("value {}").format(name(entry.highest))
+        return "", Markup('value "{}"').format(name(entry.highest))
     if entry.direction is None or abs(entry.direction) < CLEAR_DIRECTION:
         return "", NO_VALUE
     return (" ▲", "higher values") if entry.direction > 0 else (" ▼", "lower values")

@@ -1,6 +1,7 @@
 """Render the report from the facts of a fit and its training history, with the template ``report.html.jinja``."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,15 +14,18 @@ from uulearn import exceptions
 from uulearn.app.facts import ColumnFacts, FitFacts, PriorError, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
 from uulearn.app.summary import describe_shortage, describe_verdict
+from uulearn.estimator.learners import ComparedModel
 from uulearn.report import charts
 from uulearn.report.html import HtmlTable, name, render_page
 from uulearn.report.training import TrainingCurves
 from uulearn.storage import write_atomically
-from uulearn.training.history import History
+from uulearn.training.history import History, StopReason
 
 TITLE = "Report on a classifier trained from two unlabeled sets"
 MAX_UNUSED_COLUMNS = 10
 """Maximum number of unused columns listed in the text; the table lists all columns."""
+DROPPED = re.compile(r"Columns? .* (?:is|are) dropped: ", re.DOTALL)
+"""Start of a note about unused columns, which the page lists separately."""
 SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
@@ -86,12 +90,15 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         metrics=_metrics(facts),
         training_facts=_training_facts(facts, curves, settings),
         settings=HtmlTable("Settings", ["setting", "value"], [(name(key), name(text)) for key, text in settings], 2),
+        comparison=None if facts.comparison is None else _comparison(facts.comparison),
         sets=_sets(facts),
         columns=_columns(facts),
         unused=[column for column in facts.columns if not column.used],
         max_unused=MAX_UNUSED_COLUMNS,
         kinds=Counter(column.kind or "unknown" for column in facts.columns if column.used),
+        notes=[note for note in facts.notes if not DROPPED.match(note)],
         stop_reason=history.stop_reason,
+        all_epochs=history.stop_reason == StopReason.EPOCHS_DONE.format(len(history)),
         curves=curves,
         training_charts=[chart for chart in training if chart is not None],
         targets=charts.target_chart(facts),
@@ -182,6 +189,19 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, s
         else:
             found.append((f"{prefix}{key}", "none" if value is None else str(value)))
     return found
+
+
+def _comparison(compared: Sequence[ComparedModel]) -> HtmlTable:
+    rows = []
+    for entry in compared:
+        spread = "" if not entry.difference else f" ± {100 * (entry.standard_error or 0):.1f}"
+        behind = "–" if entry.difference is None else f"{100 * entry.difference:+.1f}{spread}"
+        result = "used" if entry.used else "not used" if entry.skipped is None else f"skipped: {entry.skipped}"
+        risk = "–" if entry.risk is None else percent(max(0.0, entry.risk))
+        seconds = "–" if entry.seconds is None else duration(entry.seconds)
+        rows.append([entry.model, name(result), risk, behind, seconds])
+    head = ["model", "result", "error", "above the lowest error, points", "CPU time"]
+    return HtmlTable("Models that were compared, without labels", head, rows, text_columns=2)
 
 
 def _sets(facts: FitFacts) -> HtmlTable:

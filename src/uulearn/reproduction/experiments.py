@@ -214,7 +214,7 @@ def figure1_panels(request: Request) -> dict[str, Configuration]:
 
 
 def figure3_curves(request: Request) -> tuple[list[Configuration], list[Configuration]]:
-    """Return the configurations for Figure 3: one per dropout rate (left panel), one per weight decay (right panel)."""
+    """Return the configurations for Figure 3: one per dropout rate (top panel), one per weight decay (bottom panel)."""
     shared = request, "mnist", "mlp", ("unbiased", None), FIGURE_SET_PRIORS, 0
     left = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=rate, l2=1e-4) for rate in FIGURE3_DROPOUTS]
     right = [configuration(*shared, lr=1e-3, optimizer="sgd", dropout=0.2, l2=l2) for l2 in FIGURE3_DECAYS]

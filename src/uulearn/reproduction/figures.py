@@ -28,9 +28,12 @@ PANELS = {
 
 
 def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
-    """Draw Figure 1, which shows training risks and test errors; panels without a run are labeled "not run yet"."""
-    figure = Figure(figsize=(15, 6.6), layout="constrained")
-    axes = figure.subplots(2, 4)
+    """Draw Figure 1, which shows training risks and test errors; panels without a run are labeled "not run yet".
+
+    The columns are the losses, and the rows are the datasets and models.
+    """
+    figure = Figure(figsize=(7.8, 11), layout="constrained")
+    axes = figure.subplots(len(PANELS) // 2, 2)
     handles: dict[str, Any] = {}
     for index, (axis, (name, title)) in enumerate(zip(axes.flat, PANELS.items(), strict=True)):
         axis.set_title(title, fontsize=10)
@@ -38,11 +41,11 @@ def draw_figure1(panels: Mapping[str, Record | None]) -> Figure:
         if record is None:
             _mark_not_run(axis)
             continue
-        for line in _draw_overfitting(axis, record, left=index % 4 == 0, right=index % 4 == 3):
+        for line in _draw_overfitting(axis, record, left=index % 2 == 0, right=index % 2 == 1):
             handles.setdefault(line.get_label(), line)
     if handles:
         ordered = [handles[label] for label in LEGEND if label in handles]
-        figure.legend(handles=ordered, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles=ordered, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -100,11 +103,11 @@ def draw_figure2(slopes: Sequence[float] = (-0.1, -0.5, -2.0)) -> Figure:
 
 
 def draw_figure3(dropout_records: Sequence[Record], decay_records: Sequence[Record]) -> Figure:
-    """Draw Figure 3: the unbiased method with dropout (left panel) and with weight decay (right panel)."""
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _draw_settings(left, dropout_records, "dropout", "dropout")
-    _draw_settings(right, decay_records, "l2", "weight decay")
+    """Draw Figure 3: the unbiased method with dropout (top panel) and with weight decay (bottom panel)."""
+    figure = Figure(figsize=(6.4, 7.4), layout="constrained")
+    top, bottom = figure.subplots(2, 1)
+    _draw_settings(top, dropout_records, "dropout", "dropout")
+    _draw_settings(bottom, decay_records, "l2", "weight decay")
     figure.suptitle("UU-Unbiased on MNIST, (θ, θ′) = (0.6, 0.4), MLP, logistic loss", fontsize=11)
     return figure
 

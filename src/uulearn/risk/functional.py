@@ -139,9 +139,11 @@ def uu_risk(
     set_priors, target_prior, loss, method, slope
         See `UURisk`.
 
-    Notes ----- Special cases: (θ, θ′) = (1, 0) corresponds to supervised learning, and (1, π) to positive-unlabeled
-    learning, where ``method="relu"`` gives the non-negative PU risk. If a risk term requires a set that has no rows in
-    this batch, the term is 0 and has a zero gradient; it is never NaN.
+    Notes
+    -----
+    Special cases: (θ, θ′) = (1, 0) corresponds to supervised learning, and (1, π) to positive-unlabeled learning, where
+    ``method="relu"`` gives the non-negative PU risk. If a risk term requires a set that has no rows in this batch, the
+    term is 0 and has a zero gradient; it is never NaN.
 
     Examples
     --------

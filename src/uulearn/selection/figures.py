@@ -92,8 +92,11 @@ def draw(found: Sensitivity, path: str | Path | None, ax: Sequence[Any] | None) 
     axes[0].set_ylabel("accuracy")
     handles = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
     ordered = {label: handles[label] for label in LABELS if label in handles}
-    place = {"loc": "outside lower center", "ncols": 3} if ax is None else {"loc": "best"}
-    (figure if ax is None else axes[0]).legend(ordered.values(), ordered, frameon=False, fontsize=9, **place)
+    if ax is None:
+        figure.legend(ordered.values(), ordered, frameon=False, fontsize=9, loc="outside lower center", ncols=3)
+    else:  # above the title of the first panel, because intervals may fill a panel
+        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "borderaxespad": 2.2}
+        axes[0].legend(ordered.values(), ordered, frameon=False, fontsize=9, **above)
     if path is not None:
         kind = Path(path).suffix.lstrip(".") or "png"
         write_atomically(Path(path), lambda temporary: figure.savefig(temporary, dpi=130, format=kind))

@@ -21,8 +21,10 @@ class UUScorer:
     ----------
     measure : str
         ``"accuracy"`` at class prior π, ``"balanced_accuracy"`` or ``"auc"``; see `uulearn.metrics`.
-    set_priors, target_prior : optional
-        Class priors (θ, θ′) and π. By default, they are read from the estimator or from the last step of a pipeline.
+    set_priors : (θ, θ′), optional
+        Class priors of the sets. By default, they are read from the estimator or from the last step of a pipeline.
+    target_prior : float, optional
+        Class prior π of the target population. By default, it is read in the same way.
 
     Examples
     --------

@@ -234,7 +234,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[np.int64]:
-        """array([0, 1])."""
+        """The classes 0 (negative) and 1 (positive)."""
         return self._best().classes_
 
     @property
@@ -278,6 +278,11 @@ def _with_resolved(classifier: UUClassifier, sizes: tuple[int, int]) -> UUClassi
 def _plan_of(common: FitPlan, classifier: UUClassifier) -> FitPlan:
     """Return the fit plan of one setting, with the rows, folds and seed that all settings share."""
     parameters = resolve(classifier.get_params(deep=False), common.data.sizes)
+    if is_auto(parameters.model):
+        raise ValueError(
+            "model='auto' compares models itself, so its settings cannot be searched; choose a model, or search over "
+            "several with {'model': ['linear', 'boosting', 'mlp']}."
+        )
     learner = make_learner(parameters)
     learner.check(common.data.sample(0, 2), common.seed)
     return dataclasses.replace(common, parameters=parameters, resolved={}, learner=learner)

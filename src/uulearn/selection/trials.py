@@ -183,18 +183,21 @@ def train_all(
 
 
 def plan_jobs(trials: Trials, found: Collection[Place], *, by_fold: bool) -> list[TrainingJob]:
-    """Return jobs for all models that are not in ``found``; with ``by_fold``, each job contains only one fold."""
+    """Return jobs for all models that are not in ``found``.
+
+    With ``by_fold``, each job contains only one fold, unless the models of the folds depend on one another.
+    """
     groups: dict[str, list[int]] = {}
     for setting in range(len(trials.plans)):
         shared = {name: v for name, v in trials.parameters(setting).items() if name not in BATCHED_PARAMETERS}
         group = describe(shared) if trials.is_batched(setting) else f"setting {setting}"
         groups.setdefault(group, []).append(setting)
     n_folds = count_folds(trials.folds)
-    fold_groups = [(fold,) for fold in range(n_folds)] if by_fold else [tuple(range(n_folds))]
+    one_by_one, together = [(fold,) for fold in range(n_folds)], [tuple(range(n_folds))]
     return [
         TrainingJob(left, folds)
         for settings in groups.values()
-        for folds in fold_groups
+        for folds in (one_by_one if by_fold and not trials.learner(settings[0]).folds_together else together)
         if (left := tuple(s for s in settings if any((s, fold) not in found for fold in folds)))
     ]
 
@@ -217,12 +220,12 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
             for fold, part in zip(job.folds, parts, strict=True)
         }
     results: dict[Place, Result] = {}
-    for fold in job.folds:
+    for folds in [job.folds] if learner.folds_together else [(fold,) for fold in job.folds]:
         try:
-            (part,) = learner.train_folds(task, [fold])
+            parts = learner.train_folds(task, folds)
         except NonFiniteRiskError as error:
-            return results | {(first, fold): NonFiniteRiskError(str(error).partition(":")[0])}  # without the advice
-        results[first, fold] = _check_finite(part)
+            return results | {(first, folds[0]): NonFiniteRiskError(str(error).partition(":")[0])}  # without the advice
+        results |= {(first, fold): _check_finite(part) for fold, part in zip(folds, parts, strict=True)}
     return results
 
 

@@ -73,8 +73,12 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
     ----------
     estimator_ : classifier
         Fitted classifier that predicts the set of a row; ``estimator_.predict_proba(X)`` has shape (n, m).
-    set_priors_, set_sizes_, set_fractions_
-        Class prior, number of rows and fraction of all rows (by weight if ``sample_weight`` was given) of each set.
+    set_priors_ : array
+        Class prior of each set.
+    set_sizes_ : tuple of int
+        Number of rows of each set.
+    set_fractions_ : array
+        Fraction of all rows in each set (by weight if ``sample_weight`` was given).
     classes_ : array([0, 1])
         0 is negative, 1 is positive.
 

@@ -41,7 +41,7 @@ class Inversion(NamedTuple):
     (array([0.5, 1. ]), array([False,  True]))
     """
 
-    log_odds: Floats  # ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
+    log_odds: Floats  # log-odds ln(η/(1 − η)); −∞ for η = 0 and ∞ for η = 1
     clipped: NDArray[np.bool_]  # rows whose set probabilities are more extreme than any η in [0, 1] allows
 
     @property
@@ -95,8 +95,10 @@ def set_posterior(positive: ArrayLike, set_priors: Priors, set_fractions: ArrayL
     ----------
     positive : array of shape (n,)
         η(x) = P(y = 1 | x) at class prior ``target_prior``.
-    set_priors, set_fractions : m numbers each
-        θ_j, the class prior of each set, and ρ_j, its fraction of the rows (or number of rows).
+    set_priors : sequence of m numbers
+        θ_j, the class prior of each set.
+    set_fractions : sequence of m numbers
+        ρ_j, the fraction of the rows in each set (or number of rows).
     target_prior : float
 
     Examples

@@ -1,8 +1,17 @@
 """Compute the paper's bounds (Lemma 2, Theorems 3 and 4, Corollary 5) and the number of rows for an evaluation.
 
-`uulearn.theory.deviation` bounds the risk of a classifier that is independent of the rows. `uulearn.theory.estimation`
-bounds the risk of a trained classifier. `uulearn.theory.planning` computes how many rows an evaluation needs.
-Equations and theorems are numbered as in Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
+`deviation_bound` and similar functions bound the risk of a classifier that is independent of the rows.
+`estimation_error_bound` and `network_error_bound` bound the risk of a trained classifier. `plan_rows` computes how many
+rows an evaluation needs. Equations and theorems are numbered as in Lu, Zhang, Niu and Sugiyama (AISTATS 2020).
+
+The bounds have these parameters in common:
+
+* ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
+* ``alpha``, ``beta``: lower bounds on the two parts of the true risk, α ≤ π·R_p⁺(g) and β ≤ (1 − π)·R_n⁻(g). For the
+  zero-one loss, the parts are the fractions of false negatives and of false positives among all rows;
+* ``loss_bound`` C_ℓ: the largest value of the loss (1 for the zero-one loss);
+* ``correction_lipschitz`` L_f: 1 for relu and abs, and max(1, |λ|) for leaky_relu;
+* ``delta`` δ: the probability that the bound fails.
 """
 
 from uulearn.theory.constants import LossConstants, correction_lipschitz, loss_constants

@@ -1,14 +1,7 @@
 """Bounds on the distance between the corrected risk and the true risk of a fixed classifier (Lemma 2 and Theorem 3).
 
-The bounds apply to held-out rows: the classifier must not depend on the rows that are used to compute the risk. The
-functions have these parameters in common:
-
-* ``set_priors`` (θ, θ′), ``target_prior`` π, ``sizes`` (n, n′);
-* ``alpha``, ``beta``: lower bounds on the two parts of the true risk, α ≤ π·R_p⁺(g) and β ≤ (1 − π)·R_n⁻(g). For the
-  zero-one loss, the parts are the fractions of false negatives and of false positives among all rows;
-* ``loss_bound`` C_ℓ: the largest value of the loss (1 for the zero-one loss);
-* ``correction_lipschitz`` L_f: 1 for relu and abs, and max(1, |λ|) for leaky_relu;
-* ``delta`` δ: the probability that the bound fails.
+The bounds apply to held-out rows: the classifier must not depend on the rows that are used to compute the risk.
+`uulearn.theory` describes the parameters.
 
 The second exponent in the paper contains b²/n′ + d²/n. A row of set 0 changes the negative risk term by at most
 b·C_ℓ/n, and a row of set 1 by at most d·C_ℓ/n′, so McDiarmid's inequality gives b²/n + d²/n′, which is used here. For

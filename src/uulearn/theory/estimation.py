@@ -50,15 +50,19 @@ def estimation_error_bound(
 ) -> EstimationErrorBound:
     """Bound the estimation error of the minimizer of the corrected risk (Theorem 4, Eq. 11).
 
-    See `uulearn.theory.deviation` for the parameters that are not listed here.
+    The description of ``uulearn.theory`` explains the parameters that are not listed here.
 
     Parameters
     ----------
     rademacher : (ℜ_n, ℜ_n′)
         Rademacher complexities of the function class for n rows of set 0 and for n′ rows of set 1. For linear models
         with ‖w‖ ≤ C_w and rows with ‖x‖ ≤ C_x, they are at most C_x·C_w/√n and C_x·C_w/√n′.
-    loss_bound, loss_lipschitz, correction_lipschitz : float
-        C_ℓ, L_ℓ and L_f; see `loss_constants` and `correction_lipschitz`.
+    loss_bound : float
+        C_ℓ, the largest value of the loss; see `loss_constants`.
+    loss_lipschitz : float
+        L_ℓ, the Lipschitz constant of the loss; see `loss_constants`.
+    correction_lipschitz : float
+        L_f, the Lipschitz constant of the correction; see `correction_lipschitz`.
 
     Examples
     --------
@@ -99,21 +103,28 @@ def network_error_bound(
 ) -> EstimationErrorBound:
     """Bound the estimation error of fully connected networks with the given norms (Corollary 5).
 
-    See `uulearn.theory.deviation` for the parameters that are not listed here.
+    The description of ``uulearn.theory`` explains the parameters that are not listed here.
 
     Parameters
     ----------
     norms : NetworkNorms
         Result of `network_norms` for a trained network, or norms that were chosen before training.
-    loss, method, slope
-        The training loss, the correction method and its slope λ. C_ℓ and L_ℓ are computed for scores |z| ≤ C_g.
-    alpha, beta : float, optional
-        Same as in `estimation_error_bound`. Default: the smallest loss for |z| ≤ C_g, times π and 1 − π.
+    loss : str
+        The training loss. C_ℓ and L_ℓ are computed for scores |z| ≤ C_g.
+    method : str
+        The correction method.
+    slope : float
+        The slope λ of the correction.
+    alpha : float, optional
+        Same as in `estimation_error_bound`. Default: the smallest loss for |z| ≤ C_g, times π.
+    beta : float, optional
+        Same as in `estimation_error_bound`. Default: the smallest loss for |z| ≤ C_g, times 1 − π.
 
     Examples
     --------
     >>> norms = NetworkNorms(frobenius=(1.0, 1.0), input_bound=1.0)
-    >>> bound = network_error_bound(norms, (0.9, 0.1), 0.5, (10**6, 10**6), loss="sigmoid", method="relu")
+    >>> sizes = (10**6, 10**6)
+    >>> bound = network_error_bound(norms, (0.9, 0.1), 0.5, sizes, loss="sigmoid", method="relu")
     >>> round(bound.value, 4)
     0.0089
     """

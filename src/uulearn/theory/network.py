@@ -71,8 +71,8 @@ def network_norms(model: Any, input_bound: float) -> NetworkNorms:
     """Return the norms of a trained network for Corollary 5.
 
     ``model`` is a fitted `uulearn.UUClassifier`, `uulearn.models.Linear`, `uulearn.models.MLP`, ``nn.Linear``, or an
-    ``nn.Sequential`` of the layers listed at the top of this module. ``input_bound`` is C_x, an upper bound on the
-    Euclidean norm of every row that can be passed to the model or classifier.
+    ``nn.Sequential`` of linear layers, ReLU, leaky ReLU, batch normalization and dropout. ``input_bound`` is C_x, an
+    upper bound on the Euclidean norm of every row that can be passed to the model or classifier.
 
     >>> import torch
     >>> model = torch.nn.Linear(2, 1)

@@ -15,7 +15,7 @@ from uulearn.data.augmentation import build_augmentation
 from uulearn.data.batches import BatchPlan
 from uulearn.data.folds import split_fold
 from uulearn.data.holdout import Positions
-from uulearn.data.rows import PickedRows, Rows, TwoSets, move_tables
+from uulearn.data.rows import DenseRows, PickedRows, Rows, TwoSets, move_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.models.normalization import synchronized
@@ -55,8 +55,12 @@ class Trainer:
     ----------
     model : nn.Module
         Module that maps a batch of rows to scores of shape (n,) or (n, 1); it is trained in place.
-    data, risk, options
-        The rows of both sets, the risk to minimize, and all other settings.
+    data : TwoSets or StreamedSets
+        The rows of both sets.
+    risk : UURisk
+        The risk to minimize.
+    options : RunOptions
+        All other settings.
     validation : TwoSets, or (Rows, tensor of 0 and 1), optional
         Held-out rows of both sets; their risk is recorded after every epoch.
     fold : (folds, int), optional
@@ -102,7 +106,7 @@ class Trainer:
         self.data = data.to_device(self.device, moved)
         self.validation = TwoSets.from_membership(*validation) if isinstance(validation, tuple) else validation
         held_out = None if self.validation is None else self.validation.to_device(self.device, moved)
-        self._validation_rows = [] if held_out is None else [held_out.rows_of(i, VALIDATION_BYTES) for i in (0, 1)]
+        self._validation_rows = [] if held_out is None else _scored_together(held_out)
         self.test = None if test is None else (move_tables([test[0]], self.device)[0], test[1])
         worker = (0, 1) if self.workers is None else (self.workers.rank, self.workers.count)
         self.plan = BatchPlan(data.sizes, options.batch_size, *worker)
@@ -131,6 +135,7 @@ class Trainer:
         self._graphed = GraphedFunction(self._update_static, self.device, self._snapshot) if graphed else None
         self._static_rows: dict[tuple[Counts, Counts], Tensor] = {}
         self._weights: dict[tuple[Counts, Counts], RowWeights] = {}
+        self._validation_weights: RowWeights | None = None
         self._last_finite: list[dict[str, Any]] = []
         self._checkpoint: Checkpoint | None = None
         if checkpoint_dir:
@@ -238,7 +243,7 @@ class Trainer:
 
     def _epoch(self, epoch: int) -> dict[str, Any]:
         started = time.perf_counter()
-        self._last_finite = [copy.deepcopy(module.state_dict()) for module in self._trained_modules()]
+        self._last_finite = [_copy_state(module) for module in self._trained_modules()]
         self.model.train()
         metrics: list[Tensor] = []
         n_rows: list[int] = []
@@ -262,7 +267,7 @@ class Trainer:
         record = dict(self._agreed(record))
         self.history.epochs.append(record)
         if self.best is not None and self.best.observe(record, self.history):
-            self._best_weights = copy.deepcopy(self.final_model.state_dict())
+            self._best_weights = _copy_state(self.final_model)
         if self.scheduler is not None and self.options.scheduler_interval == "epoch":
             plateau = isinstance(self.scheduler, ReduceLROnPlateau)
             self.scheduler.step(*([record.get("validation_corrected", record["objective"])] if plateau else []))
@@ -355,8 +360,10 @@ class Trainer:
             scores = torch.cat([self._score(rows) for rows in self._validation_rows])
             if self.crossed is not None:
                 self.crossed.update(scores[None], [True])
-            sets = torch.repeat_interleave(torch.arange(2), torch.tensor(self.validation.sizes))
-            weights = row_weights(sets, self.risk.coefficients)
+            if self._validation_weights is None:
+                sets = torch.repeat_interleave(torch.arange(2), torch.tensor(self.validation.sizes))
+                self._validation_weights = row_weights(sets, self.risk.coefficients)
+            weights = self._validation_weights
             risk = weighted_risk(scores, weights, self.risk.loss, self.risk.method)._asdict()
             risk["zero_one"] = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
             metrics |= {f"validation_{name}": risk[name].item() for name in VALIDATION_METRICS}
@@ -381,7 +388,9 @@ class Trainer:
 
     def _check_finite(self, record: dict[str, Any]) -> None:
         """If the risk or a weight is not finite, restore the weights of the last finite epoch and raise an error."""
-        weights_finite = all(  # including running statistics, except buffers that were never finite, such as masks
+        # All weights and running statistics must be finite, except buffers that were never finite, such as masks.
+        # Values that are not finite spread to the moving average, so the first check needs only the final model.
+        weights_finite = _sums_are_finite(self.final_model) or all(
             bool(value.isfinite().all()) or not state[name].isfinite().all()
             for module, state in zip(self._trained_modules(), self._last_finite, strict=True)
             for name, value in module.state_dict().items()
@@ -435,3 +444,28 @@ class Trainer:
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None:
             torch.cuda.set_rng_state(state["random_cuda"], self.device)
+
+
+def _scored_together(held_out: TwoSets) -> list[Rows]:
+    """Return the held-out rows of both sets: one table if they are few, because every call takes time, or two."""
+    first, second = (held_out.rows_of(which, VALIDATION_BYTES) for which in (0, 1))
+    few = first.n_bytes + second.n_bytes <= VALIDATION_BYTES
+    if not (few and isinstance(first, DenseRows) and isinstance(second, DenseRows) and first.dtype == second.dtype):
+        return [first, second]
+    return [DenseRows(torch.cat([first.tensor, second.tensor]))]
+
+
+def _copy_state(module: nn.Module) -> dict[str, Any]:
+    """Return a copy of the state of a module; copying the tensors one by one is faster than a deep copy."""
+    state = module.state_dict()
+    for name, value in state.items():
+        state[name] = value.clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+    return state
+
+
+@torch.no_grad()
+def _sums_are_finite(module: nn.Module) -> bool:
+    """Return whether the sums of all weights and buffers are finite, which is a fast proof that all values are."""
+    values = [value for value in (*module.parameters(), *module.buffers()) if value.is_floating_point()]
+    sums = [value.sum(dtype=torch.float32).to(values[0].device) for value in values]
+    return not sums or bool(torch.stack(sums).isfinite().all())

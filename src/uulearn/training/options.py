@@ -29,11 +29,15 @@ class TrainingOptions:
 
     Parameters
     ----------
-    optimizer, optimizer_params
-        Optimizer and its arguments. The optimizer is ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a
-        function that creates an optimizer for a list of parameters.
-    scheduler, scheduler_interval
-        Function that creates a learning-rate scheduler for an optimizer, and its step interval, "epoch" or "batch".
+    optimizer : str, class or callable
+        ``"adam"``, ``"adamw"``, ``"sgd"``, a torch optimizer class, or a function that creates an optimizer for a list
+        of parameters.
+    optimizer_params : dict, optional
+        Arguments of the optimizer.
+    scheduler : callable, optional
+        Function that creates a learning-rate scheduler for an optimizer.
+    scheduler_interval : str
+        When the scheduler makes a step: after every ``"epoch"`` or after every ``"batch"``.
     weight_decay : float
         Weight decay of the optimizer.
     clip_norm : float, optional
@@ -54,9 +58,11 @@ class TrainingOptions:
         and ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to a new batch.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
-    checkpoint_dir, checkpoint_every
-        Folder in which a checkpoint is written every ``checkpoint_every`` epochs. Calling `fit` again with the same
-        arguments resumes from the checkpoint and gives the same result as an uninterrupted run.
+    checkpoint_dir : path, optional
+        Folder for checkpoints. Calling `fit` again with the same arguments resumes from the last checkpoint and gives
+        the same result as an uninterrupted run.
+    checkpoint_every : int
+        Number of epochs between two checkpoints.
     distributed : bool or "auto"
         "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group. Each
         process computes a part of every batch, and the result is the same as with one process. True raises an error if
@@ -172,13 +178,21 @@ def kernel_parameters(model: nn.Module) -> list[Tensor]:
     return [layer.weight for layer in layers if not any(layer is other for other in excluded)]
 
 
-@contextlib.contextmanager
-def few_threads(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> Iterator[None]:
+def few_threads(
+    n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None
+) -> contextlib.AbstractContextManager[None]:
     """Use one thread if the table and the model are small; the result then does not depend on the number of cores."""
+    if torch.get_num_threads() == 1 or len(row_shape) != 1 or n_rows * row_shape[0] >= SMALL_CELLS:
+        return contextlib.nullcontext()
+    weights = 0 if model is None else sum(weight.numel() for weight in model.parameters())
+    return one_thread() if weights < SMALL_MODEL else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread for small computations, which threads that wait for each other make slower on a busy machine."""
     before = torch.get_num_threads()
-    weights = [] if model is None else list(model.parameters())
-    small_table = len(row_shape) == 1 and n_rows * row_shape[0] < SMALL_CELLS
-    torch.set_num_threads(1 if small_table and sum(weight.numel() for weight in weights) < SMALL_MODEL else before)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

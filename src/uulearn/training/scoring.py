@@ -45,5 +45,6 @@ def score_rows(model: nn.Module, rows: Rows, *, dtype: torch.dtype = torch.float
                     x = x.float() * scale
                 scores[start:stop] = scorer(x.to(rows_dtype)).reshape(stop - start)
     finally:
-        model.train(was_training)
+        if fold is None:
+            model.train(was_training)
     return scores.cpu()

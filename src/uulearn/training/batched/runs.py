@@ -30,14 +30,18 @@ class Run:
 
     Parameters
     ----------
-    rows, held_out : (indices, indices)
-        Row numbers of set 0 and set 1 in the shared table; the risk on held-out rows is recorded after every epoch.
+    rows : (indices, indices)
+        Row numbers of set 0 and set 1 in the shared table.
+    held_out : (indices, indices), optional
+        Row numbers of held-out rows of each set; the risk on these rows is recorded after every epoch.
     set_priors, target_prior, method, slope
         Parameters of the risk; see `uulearn.UURisk`.
     seed : int
         Seed for the initial weights and the shuffles; a single run with the same seed uses the same values.
-    lr, l2, weight_decay, dropout : float, optional
-        Values that override the options and the model. Unlike single runs, all runs share one generator for dropout.
+    lr, l2, weight_decay : float, optional
+        Value that overrides the one in the options.
+    dropout : float, optional
+        Value that overrides the one of the model. Unlike single runs, all runs share one generator for dropout.
     lr_decay : float
         The learning rate of step t is ``lr / (1 + lr_decay·t)``, as in Keras.
 

@@ -50,8 +50,12 @@ class BatchedTrainer:
         Table with the rows of all runs, of any floating-point type or uint8; it is stored on the device only once.
     runs : sequence of Run
         Runs with equal set sizes. Use `train_runs` for runs with different set sizes.
-    model, model_params, loss
-        Model of all runs (``"linear"`` or ``"mlp"``), its arguments, and the loss of all runs (see `uulearn.UURisk`).
+    model : str
+        Model of all runs, ``"linear"`` or ``"mlp"``.
+    model_params : dict, optional
+        Arguments of the model.
+    loss : str or callable
+        Loss of all runs; see `uulearn.UURisk`.
     options : RunOptions
         All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
     test : (rows, tensor of 0 and 1), optional

@@ -1,0 +1,409 @@
+"""Train several kinds of models on the same folds, and use those with the lowest estimated error (``model="auto"``).
+
+The models are compared by the zero-one risk of their calibrated out-of-fold predictions, which needs no labels. Models
+whose risk is within one standard error of the lowest risk are considered equally good, so their log-odds are averaged.
+All other models are discarded.
+
+The comparison would make the estimated accuracy optimistic if a row took part in the choice of its own model.
+Therefore, the out-of-fold score of a row comes from the models that the rows of the other folds chose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from uulearn import defaults
+from uulearn.data import Rows, TwoSets
+from uulearn.estimator.boosting import BoostingLearner, import_lightgbm
+from uulearn.estimator.learners import (
+    ComparedModel,
+    FoldScores,
+    Learner,
+    ModelFit,
+    ModelState,
+    ModelTask,
+    NetworkLearner,
+    OutOfFold,
+    Priors,
+    TrainedModel,
+    make_learner,
+    merge_folds,
+    restore_model,
+)
+from uulearn.estimator.resolving import ResolvedParameters, resolve
+from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
+from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
+from uulearn.risk.coefficients import uu_coefficients
+from uulearn.storage import read_value
+
+FLOPS = 2e10
+"""Floating-point operations per second of one core, for estimating the training time of networks."""
+STEP_SECONDS = 2e-3
+"""Time of a training step of a network in addition to its matrix products."""
+CELL_SECONDS = 2e-9
+"""Time that boosting needs per tree and cell of the table."""
+
+Decisions = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """Options of ``model="auto"``, passed as ``model_params``.
+
+    >>> AutoOptions.from_mapping({"models": ["linear", "tree"]})
+    Traceback (most recent call last):
+        ...
+    ValueError: model_params: models must be some of 'linear', 'boosting', 'mlp', got ['linear', 'tree'].
+    """
+
+    models: tuple[str, ...] = defaults.AUTO_MODELS
+    """Models to compare."""
+    seconds: float = defaults.AUTO_SECONDS
+    """Budget of expected training time on one core. Models that do not fit are skipped, except for the first."""
+
+    @classmethod
+    def from_mapping(cls, params: Mapping[str, Any] | None) -> AutoOptions:
+        """Check the values and return the options."""
+        given = dict(params or {})
+        if unknown := sorted(given.keys() - {"models", "seconds"}):
+            raise ValueError(f"model_params: {unknown[0]!r} is not an option of model='auto'; use models and seconds.")
+        if "models" in given:
+            names = given["models"]
+            known = isinstance(names, list | tuple) and names and all(name in defaults.AUTO_MODELS for name in names)
+            if not known or len(set(names)) < len(names):
+                listed = ", ".join(map(repr, defaults.AUTO_MODELS))
+                raise ValueError(f"model_params: models must be some of {listed}, got {names!r}.")
+            given["models"] = tuple(name for name in defaults.AUTO_MODELS if name in names)
+        seconds = given.get("seconds", defaults.AUTO_SECONDS)
+        if not isinstance(seconds, Real) or not float(seconds) > 0:
+            raise ValueError(f"model_params: seconds must be a number above 0, got {seconds!r}.")
+        return cls(**given)
+
+
+@dataclass(frozen=True)
+class BlendedModel(TrainedModel):
+    """The models of one fold; the score is a weighted sum of their scores, in log-odds."""
+
+    models: Mapping[str, TrainedModel]
+    weights: Mapping[str, float]
+    offset: float
+    sizes: tuple[int, int]
+    comparison: tuple[ComparedModel, ...] | None = None
+
+    def score(self, rows: Rows) -> Tensor:
+        """Return the weighted sum."""
+        return sum((self.weights[name] * model.score(rows) for name, model in self.models.items()), _zeros(rows)) + (
+            self.offset
+        )
+
+
+@dataclass(frozen=True)
+class AutoModel(TrainedModel):
+    """Ensembles of the models that were used; the score is the sum of their scores and the mean offset."""
+
+    parts: Mapping[str, TrainedModel]
+    offsets: tuple[float, ...]
+    """Offset of each model of the ensembles."""
+    sizes: tuple[int, int]
+    """Number of training rows in each set."""
+    comparison: tuple[ComparedModel, ...] | None = None
+    loss: str | None = "logistic"
+    """The scores of an ensemble are log-odds, as with the logistic loss."""
+
+    @property
+    def precision(self) -> str:  # type: ignore[override]
+        """Floating-point type of the matrix products in networks."""
+        found = {part.precision for part in self.parts.values()}
+        return found.pop() if len(found) == 1 else "bfloat16"
+
+    @property
+    def device(self) -> str:
+        """The device of the networks."""
+        return next((part.device for part in self.parts.values() if part.device != "cpu"), "cpu")
+
+    def to_cpu(self) -> AutoModel:
+        """Return the model with all networks on the CPU."""
+        return dataclasses.replace(self, parts={name: part.to_cpu() for name, part in self.parts.items()})
+
+    @property
+    def n_models(self) -> int | None:
+        """Number of models in each ensemble, or None for a single model."""
+        return next(iter(self.parts.values())).n_models
+
+    def submodel(self, number: int) -> AutoModel:
+        """Return the models of one fold."""
+        parts = {name: part.submodel(number) for name, part in self.parts.items()}
+        return dataclasses.replace(self, parts=parts, offsets=(self.offsets[number],))
+
+    def score(self, rows: Rows) -> Tensor:
+        """Return the sum of the scores."""
+        offset = float(np.mean(self.offsets))
+        return sum((part.score(rows) for part in self.parts.values()), _zeros(rows)) + offset
+
+    def state(self) -> ModelState:
+        """Return the tensors of all parts, the configuration of each part, and the comparison."""
+        states = {name: part.state() for name, part in self.parts.items()}
+        tensors = {f"{name}.{key}": tensor for name, state in states.items() for key, tensor in state.tensors.items()}
+        config = {
+            "parts": {name: state.config for name, state in states.items()},
+            "offsets": list(self.offsets),
+            "sizes": list(self.sizes),
+            "loss": self.loss,
+            "comparison": [dataclasses.asdict(entry) for entry in self.comparison or ()],
+        }
+        return ModelState(tensors, config)
+
+
+@dataclass(frozen=True)
+class AutoLearner(Learner):
+    """Learner that compares other learners.
+
+    ``parameters`` are those of the classifier. Parameters that are still "auto" have a different value for each model.
+    """
+
+    kind: ClassVar[str] = "auto"
+
+    parameters: ResolvedParameters
+    options: AutoOptions
+    on_device: str | None = None
+
+    @classmethod
+    def from_parameters(cls, parameters: ResolvedParameters, device: str | None = None) -> AutoLearner:
+        """Create the learner for the parameters of a classifier, optionally on another device."""
+        if parameters.set_priors is None:
+            raise ValueError(
+                "model='auto' compares models by their estimated risk, which needs set_priors; choose a model, such as "
+                "model='mlp'."
+            )
+        return cls(parameters, AutoOptions.from_mapping(parameters.model_params), device)
+
+    @property
+    def n_candidates(self) -> int:  # type: ignore[override]
+        """Number of models per fold."""
+        return len(self.options.models)
+
+    def learner(self, name: str, sizes: tuple[int, int]) -> Learner:
+        """Return the learner of one model, with its own defaults for sets of these sizes."""
+        own = {**vars(self.parameters), "model": name, "model_params": None}
+        return make_learner(resolve(own, sizes), self.on_device)
+
+    def check(self, sample: Tensor, seed: int) -> None:
+        """Raise an error if a network does not support these rows."""
+        for name in self.options.models:
+            if name != defaults.BOOSTING:
+                self.learner(name, (1, 1)).check(sample, seed)
+
+    def train(self, task: ModelTask) -> ModelFit:
+        """Train a single model, without a comparison, which needs folds."""
+        name = defaults.MODEL if defaults.MODEL in self.options.models else self.options.models[-1]
+        learner = self.learner(name, task.data.sizes)
+        fitted = learner.train(task)
+        why = "not compared: comparing models needs an ensemble over folds"
+        compared = tuple(ComparedModel(own, used=own == name, skipped=why) for own in self.options.models)
+        loss = getattr(learner, "loss", None)
+        loss = loss if isinstance(loss, str) else None  # the classifier has a custom loss
+        model = AutoModel({name: fitted.model}, (0.0,), task.data.sizes, compared, loss)
+        return dataclasses.replace(fitted, model=model)
+
+    def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
+        """Train all models on the same folds, choose models, and return the models of each fold as one model."""
+        data, folds = task.in_folds()
+        if chosen is not None:
+            raise ValueError("model='auto' compares models on all folds; choose a model to train single folds.")
+        trained, compared = self._train_all(task)
+        joined, sets = np.concatenate(folds), np.repeat([0, 1], data.sizes)
+        decisions, scalings = {}, {}
+        for name, fitted in list(trained.items()):
+            known = torch.cat(fitted.scores).numpy(), sets, joined, task.set_priors, task.target_prior
+            try:
+                scalings[name], decisions[name] = calibrate_out_of_fold(*known)
+            except ValueError as error:
+                compared[name] = dataclasses.replace(compared[name], skipped=str(error).rstrip("."))
+        if not decisions:
+            raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
+        for entry in compare(decisions, sets, task.set_priors, task.target_prior):
+            compared[entry.model] = dataclasses.replace(entry, seconds=compared[entry.model].seconds)
+        comparison = tuple(compared.values())
+        used = [entry.model for entry in comparison if entry.used]
+        best = min((entry for entry in comparison if entry.used), key=lambda entry: entry.risk or 0.0).model
+        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.set_priors, task.target_prior))
+        found = []
+        for fold in range(self.parameters.n_estimators):
+            blend = _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes)
+            own = [scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1)]
+            found.append(FoldScores(blend, trained[best].histories[fold], (own[0], own[1])))
+        return found
+
+    def _train_all(self, task: ModelTask) -> tuple[dict[str, OutOfFold], dict[str, ComparedModel]]:
+        """Train all models that fit into the budget; the first of them is always trained."""
+        data, folds = task.in_folds()
+        trained: dict[str, OutOfFold] = {}
+        compared: dict[str, ComparedModel] = {}
+        expected = 0.0
+        for name in self.options.models:
+            learner = self.learner(name, data.sizes)
+            own = expected_seconds(learner, data, self.parameters.n_estimators)
+            skipped = _unavailable(name)
+            if skipped is None and trained and expected + own > self.options.seconds:
+                skipped = f"its training needs about {own:,.0f} s, and the budget is {self.options.seconds:,.0f} s"
+            if skipped is None:
+                started, expected = time.process_time(), expected + own
+                try:
+                    parts = learner.train_folds(dataclasses.replace(task, path=(*task.path, name)))
+                    trained[name] = merge_folds(parts, folds)
+                except NonFiniteRiskError as error:
+                    skipped = str(error).rstrip(".")
+                compared[name] = ComparedModel(name, seconds=time.process_time() - started, skipped=skipped)
+            else:
+                compared[name] = ComparedModel(name, skipped=skipped)
+        return trained, compared
+
+    def combine(self, models: Sequence[TrainedModel], scales: Sequence[float]) -> TrainedModel:
+        """Combine the models of each kind into an ensemble."""
+        blends = [model for model in models if isinstance(model, BlendedModel)]
+        parts = {}
+        for name in blends[0].models:
+            own = [scale / blend.weights[name] for blend, scale in zip(blends, scales, strict=True)]
+            learner = self.learner(name, blends[0].sizes)
+            parts[name] = learner.combine([blend.models[name] for blend in blends], own)
+        offsets = tuple(blend.offset / scale for blend, scale in zip(blends, scales, strict=True))
+        return AutoModel(parts, offsets, blends[0].sizes, blends[0].comparison)
+
+    def restore(self, state: ModelState, row_shape: tuple[int, ...]) -> AutoModel:
+        """Restore each part with its own learner."""
+        config = state.config
+        offsets = read_value(tuple[float, ...], config["offsets"], "offsets")
+        sizes = read_value(tuple[int, int], config["sizes"], "sizes")
+        comparison = read_value(tuple[ComparedModel, ...], config["comparison"], "comparison")
+        loss = read_value(str | None, config["loss"], "loss")
+        names = list(config["parts"])
+        if not names or not set(names) <= set(self.options.models) or not np.isfinite(offsets).all() or not offsets:
+            raise ModelFormatError(f"the description of the model is not valid: {names}, {offsets}; save it again.")
+        parts = {}
+        for name in names:
+            start = f"{name}."
+            tensors = {key.removeprefix(start): own for key, own in state.tensors.items() if key.startswith(start)}
+            own_state = ModelState(tensors, config["parts"][name])
+            parts[name] = restore_model(self.learner(name, sizes), own_state, row_shape)
+        return AutoModel(parts, offsets, sizes, comparison, loss)
+
+
+def compare(
+    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+) -> list[ComparedModel]:
+    """Estimate the risk of each model, and use those within one standard error of the lowest risk.
+
+    ``decisions`` are calibrated out-of-fold decision values. The standard error is that of the difference between two
+    models, which is small if they agree on most rows.
+
+    >>> sets = np.repeat([0, 1], 500)
+    >>> y = np.random.default_rng(0).random(1000) < np.where(sets == 0, 0.9, 0.1)
+    >>> good = np.where(y, 1.0, -1.0)
+    >>> bad = good * np.repeat([1, -1], 500)
+    >>> [entry.used for entry in compare({"linear": bad, "mlp": good}, sets, (0.9, 0.1), 0.5)]
+    [False, True]
+    """
+    weights = decision_weights(sets, set_priors, target_prior)
+    positive = {name: own > 0 for name, own in decisions.items()}
+    risks = {name: target_prior + float(weights[own].sum()) for name, own in positive.items()}
+    best = min(risks, key=lambda name: risks[name])
+    found = []
+    for name, own in positive.items():
+        changed = weights * (own.astype(np.float64) - positive[best])
+        variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in (0, 1))
+        difference, error = risks[name] - risks[best], float(np.sqrt(variance))
+        found.append(ComparedModel(name, difference <= error, risks[name], difference, error))
+    return found
+
+
+def cross_choices(
+    decisions: Mapping[str, Decisions],
+    sets: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    set_priors: Priors,
+    target_prior: float,
+) -> Decisions:
+    """Return the mean decision value of each row over the models that the rows of the other folds chose."""
+    out = np.empty(len(sets), dtype=np.float32)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        others = {name: own[~inside] for name, own in decisions.items()}
+        used = [entry.model for entry in compare(others, sets[~inside], set_priors, target_prior) if entry.used]
+        out[inside] = np.mean([decisions[name][inside] for name in used], axis=0)
+    return out
+
+
+def describe_comparison(comparison: Sequence[ComparedModel]) -> str:
+    """Describe a comparison in one sentence.
+
+    >>> describe_comparison([ComparedModel("linear", True, 0.04), ComparedModel("mlp", True, 0.05),
+    ...                      ComparedModel("boosting", skipped="LightGBM is not installed")])
+    'average of linear (error 4.0%) and mlp (error 5.0%); skipped boosting: LightGBM is not installed'
+    """
+    used, others = ([entry for entry in comparison if entry.used is state] for state in (True, False))
+    shown = [entry.model if entry.risk is None else f"{entry.model} (error {max(0, entry.risk):.1%})" for entry in used]
+    parts = [shown[0] if len(shown) == 1 else f"average of {', '.join(shown[:-1])} and {shown[-1]}"]
+    parts += [f"worse: {entry.model} (error {entry.risk:.1%})" for entry in others if entry.risk is not None]
+    parts += [f"skipped {entry.model}: {entry.skipped}" for entry in others if entry.risk is None]
+    return "; ".join(parts)
+
+
+def decision_weights(sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> NDArray[np.float64]:
+    """Return weights such that the zero-one risk is the target prior plus the weights of rows predicted positive."""
+    a, b, c, d = uu_coefficients(set_priors, target_prior)
+    first = int((sets == 0).sum())
+    return np.where(sets == 0, -(a + b) / max(first, 1), (c + d) / max(len(sets) - first, 1))
+
+
+def expected_seconds(learner: Learner, data: TwoSets, n_folds: int) -> float:
+    """Estimate the CPU time of training all folds, from sizes alone, so that the result is the same on every machine.
+
+    Early stopping is not taken into account.
+    """
+    rows = sum(data.sizes)
+    trained = rows * (n_folds - 1)  # rows of all models in one epoch
+    if isinstance(learner, BoostingLearner):
+        return CELL_SECONDS * learner.options.epochs * trained * data.row_shape[0]
+    if not isinstance(learner, NetworkLearner):
+        return 0.0
+    weights = sum(parameter.numel() for parameter in learner.build(data.row_shape, 0).parameters())
+    steps = n_folds * max(1, round(rows * (n_folds - 1) / n_folds / learner.options.batch_size))
+    # Two operations per weight for the forward pass and four for the backward pass.
+    return learner.options.epochs * (steps * STEP_SECONDS + 6 * weights * trained / FLOPS)
+
+
+def _blend(
+    fold: int,
+    models: Mapping[str, tuple[OutOfFold, PlattScaling]],
+    comparison: tuple[ComparedModel, ...],
+    sizes: tuple[int, int],
+) -> BlendedModel:
+    """Return the mean of the log-odds of the models of one fold."""
+    parts = {name: fitted.models[fold] for name, (fitted, _) in models.items()}
+    weights = {name: scaling.slope / fitted.scales[fold] / len(models) for name, (fitted, scaling) in models.items()}
+    offset = float(np.mean([scaling.intercept for _, scaling in models.values()]))
+    return BlendedModel(parts, weights, offset, sizes, comparison)
+
+
+def _unavailable(name: str) -> str | None:
+    if name != defaults.BOOSTING:
+        return None
+    try:
+        import_lightgbm()
+    except ImportError:
+        return "LightGBM is not installed; pip install 'uulearn[boosting]' adds boosted trees"
+    return None
+
+
+def _zeros(rows: Rows) -> Tensor:
+    return torch.zeros(rows.n_rows)

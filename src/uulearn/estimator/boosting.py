@@ -1,0 +1,404 @@
+"""Gradient-boosted trees that minimize the corrected risk, trained by LightGBM (``model="boosting"``).
+
+One round of boosting adds one tree and counts as one epoch: ``epochs``, ``lr``, ``l2``, ``patience`` and early stopping
+have the same meaning as for networks. The gradient of a round is that of the corrected risk of all training rows
+(`uulearn.risk.derivatives`). LightGBM is an optional dependency that is needed for training only; trained trees are
+arrays (`uulearn.models.trees`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from uulearn import defaults
+from uulearn.data import Rows, TwoSets
+from uulearn.estimator.learners import FoldScores, Learner, ModelFit, ModelState, ModelTask, TrainedModel
+from uulearn.estimator.resolving import ResolvedParameters
+from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
+from uulearn.models.trees import MAX_LEAVES, TREE_CHUNK_ROWS, BoostedTrees
+from uulearn.risk import UURisk, pn_risk
+from uulearn.risk.corrections import MethodLike
+from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
+from uulearn.risk.functional import UURiskParts, row_weights, weighted_risk
+from uulearn.risk.losses import LossFunction
+from uulearn.training import History, RunOptions
+from uulearn.training.early_stopping import CrossedEpochs, follow_epochs
+from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, StopReason, make_record
+from uulearn.training.options import SMALL_CELLS, few_threads
+from uulearn.training.out_of_fold import count_folds, fold_seed
+from uulearn.training.progress import ProgressBar
+
+Matrix = NDArray[np.float32]
+
+CURVATURE = 0.25
+"""Bound of the second derivative of a loss; 0.25 is exact for the logistic loss."""
+
+
+def import_lightgbm() -> Any:
+    """Import LightGBM, or raise an ImportError that says how to install it."""
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise ImportError(
+            "model='boosting' needs LightGBM for training; install it with pip install 'uulearn[boosting]'."
+        ) from error
+    return lightgbm
+
+
+@dataclass(frozen=True)
+class TreeParameters:
+    """Parameters of the trees, with the names of LightGBM; passed as ``model_params``.
+
+    >>> TreeParameters.from_mapping({"num_leaves": 1})
+    Traceback (most recent call last):
+        ...
+    ValueError: model_params: num_leaves must be an integer from 2 to 63, got 1.
+    """
+
+    num_leaves: int = 15
+    """Maximum number of leaves of a tree."""
+    min_data_in_leaf: int = 20
+    """Minimum number of training rows in a leaf; at most a tenth of the rows is used."""
+    feature_fraction: float = 0.5
+    """Fraction of the columns, drawn at random for each tree."""
+    bagging_fraction: float = 0.5
+    """Fraction of the rows, drawn at random for each tree."""
+
+    @classmethod
+    def from_mapping(cls, params: Mapping[str, Any] | None) -> TreeParameters:
+        """Check the values and return the parameters."""
+        params = dict(params or {})
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name, value in params.items():
+            whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if name not in known:
+                raise ValueError(f"model_params: {name!r} is not a parameter of boosting; use {', '.join(known)}.")
+            if name == "num_leaves" and not (whole and 2 <= value <= MAX_LEAVES):
+                raise ValueError(f"model_params: {name} must be an integer from 2 to {MAX_LEAVES}, got {value!r}.")
+            if name == "min_data_in_leaf" and not (whole and value >= 1):
+                raise ValueError(f"model_params: {name} must be an integer of at least 1, got {value!r}.")
+            if name.endswith("fraction") and not (isinstance(value, Real) and 0 < float(value) <= 1):
+                raise ValueError(f"model_params: {name} must be a number above 0 and at most 1, got {value!r}.")
+        return cls(**params)
+
+
+@dataclass(frozen=True)
+class BoostingModel(TrainedModel):
+    """Trained trees."""
+
+    trees: BoostedTrees
+
+    def score(self, rows: Rows) -> Tensor:
+        """Return the scores of rows."""
+        step = 16 * TREE_CHUNK_ROWS
+        parts = [
+            self.trees.score(rows.slice(start, min(start + step, rows.n_rows)).float().cpu().numpy())
+            for start in range(0, rows.n_rows, step)
+        ]
+        return torch.from_numpy(np.concatenate([np.empty(0, dtype=np.float32), *parts]))
+
+    def state(self) -> ModelState:
+        """Return the arrays of the trees."""
+        return ModelState({name: torch.from_numpy(part) for name, part in vars(self.trees).items()}, {})
+
+
+@dataclass(frozen=True)
+class BoostingLearner(Learner):
+    """Learner for gradient-boosted trees; ``options`` contains the number of rounds and the rules of early stopping.
+
+    >>> BoostingLearner(RunOptions(epochs=100, lr=0.1)).trees.num_leaves
+    15
+    """
+
+    kind: ClassVar[str] = "boosting"
+    folds_together: ClassVar[bool] = True
+
+    options: RunOptions
+    trees: TreeParameters = TreeParameters()
+    loss: str | LossFunction = defaults.LOSS
+    method: MethodLike = defaults.METHOD
+    slope: float = defaults.SLOPE
+
+    @classmethod
+    def from_parameters(cls, parameters: ResolvedParameters) -> BoostingLearner:
+        """Create the learner for the parameters of a classifier."""
+        shared = ("epochs", "lr", "l2", "early_stopping", "patience", "progress")
+        options = RunOptions(**vars(parameters.training), **{name: getattr(parameters, name) for name in shared})
+        trees = TreeParameters.from_mapping(parameters.model_params)
+        return cls(options, trees, parameters.loss, parameters.method, parameters.slope)
+
+    def check(self, sample: Tensor, seed: int) -> None:
+        """Raise an error if LightGBM is not installed."""
+        import_lightgbm()
+
+    def train(self, task: ModelTask) -> ModelFit:
+        """Train one model; with early stopping, its trees are those of the best round."""
+        if not isinstance(task.data, TwoSets):
+            raise ValueError("model='boosting' needs all rows in memory; use model='mlp' for streamed sets.")
+        parts = [task.data] if task.validation is None else [task.data, task.validation]
+        rows, sets, place = _join(parts)
+        return self._train(rows, sets, [_Part(task, place == 0, place == 1)])[0]
+
+    def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
+        """Train one model per fold, all with the same number of rounds, which is chosen on the rows of all these folds.
+
+        With early stopping, a row is scored at a round chosen on other rows.
+        """
+        data, folds = task.in_folds()
+        rows, sets, _ = _join([data])
+        fold_of, found = np.concatenate(folds), []
+        chosen = range(count_folds(folds)) if chosen is None else chosen
+        parts = [
+            _Part(dataclasses.replace(task, seed=fold_seed(task.seed, fold)), fold_of != fold, fold_of == fold)
+            for fold in chosen
+        ]
+        for fitted in self._train(rows, sets, parts):
+            assert fitted.held_out_scores is not None
+            found.append(FoldScores(fitted.model, fitted.history, fitted.held_out_scores))
+        return found
+
+    def _train(self, rows: Matrix, sets: NDArray[np.int64], parts: Sequence[_Part]) -> list[ModelFit]:
+        task = parts[0].task
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
+            risk = UURisk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
+        table = import_lightgbm().Dataset(rows, params=self._parameters(rows, task.seed))
+        runs = []
+        for part in parts:
+            if (rows[part.trained] == rows[part.trained][0]).all():
+                raise ValueError("every column is constant in the training rows; add columns that depend on the class.")
+            runs.append(_Run(part, table, sets, risk, self._parameters(rows[part.trained], part.task.seed)))
+        with few_threads(len(rows), rows.shape[1:]):
+            return _train_together(runs, self.options, risk)
+
+    def _parameters(self, rows: Matrix, seed: int) -> dict[str, Any]:
+        """Return the parameters of LightGBM for these training rows."""
+        return {
+            **vars(self.trees), "min_data_in_leaf": max(1, min(self.trees.min_data_in_leaf, len(rows) // 10)),
+            "feature_pre_filter": False, "bagging_freq": int(self.trees.bagging_fraction < 1),
+            "learning_rate": self.options.lr, "lambda_l2": self.options.l2, "min_sum_hessian_in_leaf": 0.0,
+            "objective": "none", "metric": "None", "use_missing": False, "seed": seed % 2**31,
+            "num_threads": 1 if rows.size < SMALL_CELLS else torch.get_num_threads(),
+            "deterministic": True, "force_row_wise": True, "verbosity": -1,
+        }  # fmt: skip
+
+    def restore(self, state: ModelState, row_shape: tuple[int, ...]) -> BoostingModel:
+        """Return the stored trees after checking them."""
+        expected = {"features": torch.int32, "thresholds": torch.float32, "masks": torch.int64, "values": torch.float64}
+        found = {name: tensor.dtype for name, tensor in state.tensors.items()}
+        if found != expected or any(tensor.ndim != 2 for tensor in state.tensors.values()):
+            raise ModelFormatError(f"expected the arrays {', '.join(expected)} of boosted trees; save the model again.")
+        trees = BoostedTrees(**{name: tensor.numpy() for name, tensor in state.tensors.items()})
+        try:
+            trees.check(row_shape[0])
+        except ValueError as error:
+            raise ModelFormatError(f"{error}; train and save the model again.") from error
+        return BoostingModel(trees)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The rows of one model: those it is trained on, and those held out (masks over all rows)."""
+
+    task: ModelTask
+    trained: NDArray[np.bool_]
+    held_out: NDArray[np.bool_]
+
+
+class _WeightedRows:
+    """Weights of rows in the risk, and the risk of their scores."""
+
+    def __init__(self, sets: NDArray[np.int64], risk: UURisk) -> None:
+        self.weights = row_weights(torch.from_numpy(sets), risk.coefficients)
+        self.loss, self.method = risk.loss, risk.method
+        positive, negative, _ = self.weights
+        # Since ℓ(−g) = 1 − ℓ(g) for the zero-one loss, its unbiased risk is a constant minus a weighted sum of signs.
+        self._constant, self._slopes = (positive + negative).double().sum().item() / 2, (positive - negative) / 2
+
+    def zero_one(self, scores: Tensor) -> float:
+        """Return the unbiased zero-one risk."""
+        return self._constant - (self._slopes @ scores.sign()).item()
+
+    def risk(self, scores: Tensor) -> dict[str, float]:
+        """Return all parts of the risk."""
+        return self._named(weighted_risk(scores, self.weights, self.loss, self.method), scores)
+
+    def risk_and_gradient(self, scores: Tensor) -> tuple[dict[str, float], Tensor]:
+        """Return all parts of the risk, and the gradient of the objective."""
+        parts, gradient = risk_and_gradient(scores, self.weights, self.loss, self.method)
+        return self._named(parts, scores), gradient
+
+    def _named(self, parts: UURiskParts, scores: Tensor) -> dict[str, float]:
+        return {name: part.item() for name, part in parts._asdict().items()} | {"zero_one": self.zero_one(scores)}
+
+
+class _Run:
+    """The training of one model, one round at a time."""
+
+    def __init__(
+        self, part: _Part, table: Any, sets: NDArray[np.int64], risk: UURisk, parameters: dict[str, Any]
+    ) -> None:
+        self.task, self.risk, self.lr = part.task, risk, parameters["learning_rate"]
+        self.history = History(labels_used=self.task.test is not None)
+        self.finished = False
+        """Whether no tree reduces the risk; the model is then not trained further."""
+        trained, self.held_out = np.flatnonzero(part.trained), np.flatnonzero(part.held_out)
+        self.held_out_sets = sets[self.held_out]
+        self.trained_rows = _WeightedRows(sets[trained], risk)
+        self.hessian = (len(trained) * hessian_bound(self.trained_rows.weights, risk.method, CURVATURE)).numpy()
+        lightgbm = import_lightgbm()
+        # A subset has the bins of the whole table, so the columns are binned once for all models.
+        own = table if part.trained.all() else table.subset(trained)
+        self.booster = lightgbm.Booster(parameters, own)
+        names = ["trained"]
+        if len(self.held_out):
+            names.append("held_out")
+            self.held_out_rows = _WeightedRows(sets[self.held_out], risk)
+            self.booster.add_valid(table.subset(self.held_out), names[-1])
+        if self.task.test is not None:
+            names.append("test")
+            rows = self.task.test[0].slice(0, self.task.test[0].n_rows).float().cpu().numpy()
+            self.booster.add_valid(lightgbm.Dataset(rows, reference=own, params=parameters), names[-1])
+        self.names = names
+        self.scores: dict[str, Tensor] = {"trained": torch.zeros(len(trained))}
+        """Scores of the training, held-out and test rows after the last round."""
+        _, self.gradient = self.trained_rows.risk_and_gradient(self.scores["trained"])
+
+    def advance(self) -> dict[str, Any]:
+        """Add one tree and return the record of the round."""
+        started = time.perf_counter()
+        self.finished = self.finished or self.booster.update(fobj=self._derivatives)
+        self._copy_scores()
+        risk, self.gradient = self.trained_rows.risk_and_gradient(self.scores["trained"])
+        below = [float(risk[name] < 0) for name in ("positive", "negative")]
+        record = make_record(len(self.history) + 1, [*(risk[name] for name in BATCH_METRICS), *below], self.lr)
+        if not math.isfinite(record["objective"]):
+            epoch = record["epoch"]
+            raise NonFiniteRiskError(f"the risk stopped being finite in epoch {epoch}; lower lr, or use another loss.")
+        if "held_out" in self.scores:
+            risk = self.held_out_rows.risk(self.scores["held_out"])
+            record |= {f"validation_{name}": risk[name] for name in VALIDATION_METRICS}
+        if self.task.test is not None:
+            scores, labels = self.scores["test"], self.task.test[1]
+            record["test_accuracy"] = ((scores > 0) == (labels == 1)).double().mean().item()
+            record["test_risk"] = pn_risk(scores, labels, self.risk.target_prior, loss=self.risk.loss).total.item()
+        record["seconds"] = time.perf_counter() - started
+        self.history.epochs.append(record)
+        return record
+
+    def model(self) -> BoostingModel:
+        """Return the trees up to the best round, or all trees without early stopping."""
+        dumped = self.booster.dump_model(num_iteration=self.history.best_epoch)
+        return BoostingModel(BoostedTrees.from_nodes([tree["tree_structure"] for tree in dumped["tree_info"]]))
+
+    def _derivatives(self, *_: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the gradient and the Hessian for the next tree."""
+        # LightGBM adds l2 to the sum of the Hessian over the rows of a leaf, not to its mean.
+        return (len(self.gradient) * self.gradient).numpy(), self.hessian
+
+    def _copy_scores(self) -> None:
+        """Copy the scores of all rows, which LightGBM passes to functions that compute metrics."""
+        parts: list[Tensor] = []
+
+        def copy(scores: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
+            parts.append(torch.from_numpy(scores.astype(np.float32)))
+            return "none", 0.0, False
+
+        self.booster.eval_train(copy)
+        self.booster.eval_valid(copy)
+        self.scores = dict(zip(self.names, parts, strict=True))
+
+
+class _SharedRounds:
+    """Choice of one number of rounds for several models, by the risk pooled over the held-out rows of all models."""
+
+    def __init__(self, runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> None:
+        self.runs = runs
+        sets = np.concatenate([run.held_out_sets for run in runs])
+        self.best = follow_epochs(options, len(sets) > 0)
+        self.scores: Tensor | None = None
+        """Scores of the held-out rows after the best round, or after the last round without early stopping."""
+        self._crossed: CrossedEpochs | None = None
+        if not len(sets):
+            return
+        # The rows of set 0 come first; the order is undone in `held_out_scores`.
+        self._order = np.argsort(sets, kind="stable")
+        self._rows = _WeightedRows(sets[self._order], risk)
+        first, second = np.bincount(sets, minlength=2).tolist()
+        if self.best is not None and min(first, second) > 1:
+            seed = runs[0].task.seed
+            self._crossed = CrossedEpochs((first, second), [risk.coefficients], [seed], options.smoothing)
+
+    def update(self) -> None:
+        """Add the scores of the next round, and set the best epoch of all models if this round is the best so far."""
+        if not hasattr(self, "_order"):
+            return
+        pooled = torch.cat([run.scores["held_out"] for run in self.runs])[self._order]
+        if self._crossed is not None:
+            self._crossed.update(pooled[None], [True])
+        if self.best is None or self.best.update(self._rows.zero_one(pooled)):
+            self.scores = pooled
+            for run in self.runs:
+                run.history.best_epoch = None if self.best is None else self.best.epoch
+
+    def held_out_scores(self) -> list[tuple[Tensor, Tensor] | None]:
+        """Return the scores of the held-out rows of each model, in set 0 and set 1, at rounds chosen on other rows."""
+        if self.scores is None:
+            return [None] * len(self.runs)
+        pooled = self.scores if self._crossed is None else self._crossed.cross(self.scores[None])[0]
+        scores = torch.empty_like(pooled)
+        scores[self._order] = pooled
+        found: list[tuple[Tensor, Tensor] | None] = []
+        for run, own in zip(self.runs, torch.split(scores, [len(run.held_out) for run in self.runs]), strict=True):
+            split = int((run.held_out_sets == 0).sum())  # set 0 comes first in the rows of each model
+            found.append((own[:split], own[split:]))
+        return found
+
+
+def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> list[ModelFit]:
+    """Add a tree to every model until a stop reason is found; all models have the same number of rounds."""
+    rounds, reason = _SharedRounds(runs, options, risk), None
+    with ProgressBar(options.epochs, options.progress, models=len(runs)) as bar:
+        for epoch in range(1, options.epochs + 1):
+            records = [run.advance() for run in runs]
+            rounds.update()
+            bar.update(epoch, records[0])
+            asked = [
+                run.task.callback(record, run.model())  # type: ignore[arg-type]  # trees are not a module
+                for run, record in zip(runs, records, strict=True)
+                if run.task.callback is not None
+            ]
+            if any(asked):
+                reason = StopReason.CALLBACK
+            elif all(run.finished for run in runs):
+                reason = f"no tree improves the risk after epoch {epoch}"
+            elif rounds.best is not None and rounds.best.exhausted:
+                reason = rounds.best.stop_reason
+            if reason is not None:
+                break
+    for run in runs:
+        run.history.stop_reason = reason or StopReason.EPOCHS_DONE.format(options.epochs)
+    return [
+        ModelFit(run.model(), run.history, held_out_scores=scores)
+        for run, scores in zip(runs, rounds.held_out_scores(), strict=True)
+    ]
+
+
+def _join(parts: Sequence[TwoSets]) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
+    """Return all rows, the set of each row, and the part of each row; in each part, set 0 comes first."""
+    rows = [data.take(which, torch.arange(size)) for data in parts for which, size in enumerate(data.sizes)]
+    sizes = [len(part) for part in rows]
+    sets, place = np.tile([0, 1], len(parts)), np.repeat(np.arange(len(parts)), 2)
+    return torch.cat(rows).numpy(), np.repeat(sets, sizes), np.repeat(place, sizes)

@@ -1,0 +1,131 @@
+"""Boosted regression trees as arrays, which are scored without the library that trained them.
+
+The leaves of a tree are numbered from left to right. A node sends a row to the right if ``row[feature] > threshold``;
+the row can then reach no leaf of the left subtree. Therefore, the leaf of a row is the first leaf that no node rules
+out (Lucchese et al., QuickScorer, SIGIR 2015). With one bit per leaf, this needs no branches, and NumPy evaluates a
+tree for many rows at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_LEAVES = 63
+"""Maximum number of leaves of a tree: one bit per leaf in a signed 64-bit integer."""
+TREE_CHUNK_ROWS = 4096
+"""Number of rows that are scored at a time, so that the values of one tree fit into the cache."""
+
+Node = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """T trees with at most L leaves; the score of a row is the sum of the values of its leaves.
+
+    >>> stump = {"split_feature": 0, "threshold": 0.5, "left_child": {"leaf_value": -1.0},
+    ...          "right_child": {"leaf_value": 2.0}}
+    >>> BoostedTrees.from_nodes([stump, {"leaf_value": 0.5}]).score(np.array([[0.5], [0.6]], dtype=np.float32))
+    array([-0.5,  2.5], dtype=float32)
+    """
+
+    features: NDArray[np.int32]
+    """Column of each node, shape (T, L − 1)."""
+    thresholds: NDArray[np.float32]
+    """Threshold of each node, shape (T, L − 1); infinite for unused nodes."""
+    masks: NDArray[np.int64]
+    """Leaves that remain possible if a row exceeds the threshold, one bit per leaf, shape (T, L − 1)."""
+    values: NDArray[np.float64]
+    """Value of each leaf, shape (T, L)."""
+
+    @classmethod
+    def from_nodes(cls, trees: Sequence[Node]) -> BoostedTrees:
+        """Convert trees of nested nodes, as in ``lightgbm.Booster.dump_model``, whose splits are ``x <= threshold``."""
+        listed = [(list(_splits(tree, 0)), list(_leaf_values(tree))) for tree in trees]
+        n_leaves = max((len(values) for _, values in listed), default=1)
+        features = np.zeros((len(listed), n_leaves - 1), dtype=np.int32)
+        thresholds = np.full(features.shape, np.inf, dtype=np.float32)
+        masks = np.full(features.shape, -1, dtype=np.int64)
+        leaves = np.zeros((len(listed), n_leaves))
+        for number, (splits, values) in enumerate(listed):
+            leaves[number, : len(values)] = values
+            for place, (feature, threshold, left) in enumerate(splits):
+                features[number, place], masks[number, place] = feature, ~left
+                thresholds[number, place] = round_down(threshold)
+        return cls(features, thresholds, masks, leaves)
+
+    def score(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the score of each row, shape (n,)."""
+        scores = np.empty(len(rows), dtype=np.float32)
+        bits = next(bits for bits in (np.uint16, np.uint32, np.uint64) if self.values.shape[1] <= np.iinfo(bits).bits)
+        excluded = (~self.masks).astype(bits)
+        for start in range(0, len(rows), TREE_CHUNK_ROWS):
+            columns = np.ascontiguousarray(rows[start : start + TREE_CHUNK_ROWS].T)
+            total = np.zeros(columns.shape[1])
+            for feature, threshold, leaves, value in zip(
+                self.features, self.thresholds, excluded, self.values, strict=True
+            ):
+                right = (columns[feature] > threshold[:, None]).view(np.uint8)
+                marked = np.bitwise_or.reduce(np.multiply(right, leaves[:, None], dtype=bits), axis=0)
+                total += value[_lowest_bit(~marked)]
+            scores[start : start + TREE_CHUNK_ROWS] = total
+        return scores
+
+    def check(self, n_features: int) -> None:
+        """Raise a ValueError if the arrays do not describe trees for rows with this number of columns."""
+        n_trees, n_leaves = self.values.shape
+        nodes = (n_trees, n_leaves - 1)
+        if not 1 <= n_leaves <= MAX_LEAVES or any(
+            part.shape != nodes for part in (self.features, self.thresholds, self.masks)
+        ):
+            raise ValueError(f"the arrays of {n_trees} trees with {n_leaves} leaves have inconsistent shapes")
+        if self.features.size and not (self.features.min() >= 0 and self.features.max() < n_features):
+            raise ValueError(f"the trees use columns up to {self.features.max()}, but rows have {n_features} columns")
+        if not np.isfinite(self.values).all() or np.isnan(self.thresholds).any():
+            raise ValueError("the trees contain values that are not finite")
+        if not (self.masks & (1 << (n_leaves - 1))).all():  # the last leaf is in no left subtree
+            raise ValueError("a node of a tree excludes all leaves")
+
+
+def round_down(threshold: float) -> np.float32:
+    """Return the largest float32 that is at most the threshold; float32 rows compare the same with both."""
+    rounded = np.float32(threshold)
+    return rounded if float(rounded) <= threshold else np.nextafter(rounded, np.float32(-np.inf))
+
+
+def _splits(node: Node, first: int) -> Iterator[tuple[int, float, int]]:
+    """Yield the column, the threshold and the bits of the left subtree for each split; leaves start at ``first``."""
+    if "leaf_value" in node:
+        return
+    middle = first + sum(1 for _ in _leaf_values(node["left_child"]))
+    yield int(node["split_feature"]), float(node["threshold"]), (1 << middle) - (1 << first)
+    yield from _splits(node["left_child"], first)
+    yield from _splits(node["right_child"], middle)
+
+
+def _leaf_values(node: Node) -> Iterator[float]:
+    """Yield the values of the leaves from left to right."""
+    if "leaf_value" in node:
+        yield float(node["leaf_value"])
+        return
+    yield from _leaf_values(node["left_child"])
+    yield from _leaf_values(node["right_child"])
+
+
+def _lowest_bit(bits: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.integer[Any]]:
+    """Return the position of the lowest bit that is set."""
+    if bits.dtype == np.uint16:
+        return np.asarray(_lowest_bits()[bits])
+    lowest = (bits & (~bits + bits.dtype.type(1))).astype(np.float64)
+    return np.frexp(lowest)[1].astype(np.intp) - 1
+
+
+@functools.cache
+def _lowest_bits() -> NDArray[np.uint8]:
+    """Return the position of the lowest bit of each 16-bit number, which is faster to look up than to compute."""
+    return (np.frexp([float(number & -number) for number in range(1 << 16)])[1] - 1).clip(0).astype(np.uint8)

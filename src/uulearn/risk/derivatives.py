@@ -1,0 +1,55 @@
+"""Gradient of the training objective with respect to the score of every row, for gradient boosting.
+
+With the row weights w⁺ and w⁻ of `uulearn.risk.functional.row_weights`, the risk terms are P = Σ wᵢ⁺·ℓ(gᵢ) and
+N = Σ wᵢ⁻·ℓ(−gᵢ), and the objective is f₁(P) + f₂(N). The derivative with respect to gᵢ is
+
+    f₁′(P)·wᵢ⁺·ℓ′(gᵢ) − f₂′(N)·wᵢ⁻·ℓ′(−gᵢ).
+
+It is computed by automatic differentiation. If f₁ and f₂ are piecewise linear, as in all named methods, the second
+derivative is
+
+    f₁′(P)·wᵢ⁺·ℓ″(gᵢ) + f₂′(N)·wᵢ⁻·ℓ″(−gᵢ).
+
+It is zero or negative for many rows, because some weights are negative and not all losses are convex, so boosting
+cannot divide by it. `hessian_bound` returns a positive upper bound of its magnitude, which does not depend on the
+scores. With this bound, the objective is below its quadratic approximation, and a step of boosting does not overshoot.
+"""
+
+import torch
+from torch import Tensor
+
+from uulearn.risk.corrections import Method
+from uulearn.risk.functional import RowWeights, UURiskParts, weighted_risk
+from uulearn.risk.losses import MarginLoss
+
+
+def risk_and_gradient(
+    scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method
+) -> tuple[UURiskParts, Tensor]:
+    """Return all parts of the risk, and the derivative of the objective with respect to each score, shape (n,).
+
+    Examples
+    --------
+    >>> from uulearn.risk.coefficients import uu_coefficients
+    >>> from uulearn.risk.corrections import get_method
+    >>> from uulearn.risk.functional import row_weights
+    >>> from uulearn.risk.losses import get_loss
+    >>> weights = row_weights(torch.tensor([0, 1]), uu_coefficients((1.0, 0.0), 0.5))
+    >>> risk_and_gradient(torch.zeros(2), weights, get_loss("logistic"), get_method("abs"))[1]
+    tensor([-0.2500,  0.2500])
+    """
+    with torch.enable_grad():
+        at = scores.detach().requires_grad_()
+        risk = weighted_risk(at, weights, loss, method)
+        (gradient,) = torch.autograd.grad(risk.objective, at)
+    return UURiskParts(*(part.detach() for part in risk)), gradient
+
+
+def hessian_bound(weights: RowWeights, method: Method, curvature: float) -> Tensor:
+    """Return ``curvature``·(|w⁺| + |w⁻|), shape (n,): an upper bound of the second derivative if |ℓ″| ≤ ``curvature``.
+
+    The bound holds for corrections with slopes between −1 and 1.
+    """
+    if method.objective == "membership":
+        return curvature * weights.membership.abs()
+    return curvature * (weights.positive.abs() + weights.negative.abs())

@@ -1,0 +1,186 @@
+"""``model="auto"``: which models are used, honest estimates, budget, storage."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from uulearn import UUClassifier
+from uulearn.estimator import auto
+from uulearn.estimator.auto import compare, cross_choices, decision_weights
+from uulearn.risk import uu_risk
+from uulearn.selection import UUClassifierCV
+
+PRIORS = (0.85, 0.15)
+QUICK = {"models": ("linear", "mlp")}
+
+
+def draw(n, kind, seed=0, priors=PRIORS, noise=0.4):
+    """Draw two sets of n rows and a labeled test set; ``kind`` is "line" or "xor"."""
+    rng = np.random.default_rng(seed)
+
+    def rows(y):
+        side = np.where(y, 1.0, -1.0)
+        other = rng.choice([-1.0, 1.0], len(y))
+        columns = [side, other] if kind == "line" else [other, side * other]
+        return (np.column_stack([*columns, np.zeros(len(y))]) + rng.normal(0, noise, (len(y), 3))).astype(np.float32)
+
+    sets = [rows(rng.random(n) < prior) for prior in priors]
+    y = rng.random(500) < 0.5
+    return sets[0], sets[1], rows(y), y.astype(int)
+
+
+def fit(kind, n=250, noise=0.4, **parameters):
+    X0, X1, X, y = draw(n, kind, noise=noise)
+    settings = {"model": "auto", "epochs": 40, "progress": False, "random_state": 0, **parameters}
+    clf = UUClassifier(PRIORS, **settings).fit_sets(X0, X1)
+    return clf, X, y
+
+
+class TestChoice:
+    def test_uses_a_model_that_can_represent_the_classes(self):
+        clf, X, y = fit("xor", model_params=QUICK)
+        used = {entry.model: entry.used for entry in clf.comparison_}
+        assert used == {"linear": False, "mlp": True}
+        assert (clf.predict(X) == y).mean() > 0.9
+
+    def test_boosting_takes_part(self):
+        pytest.importorskip("lightgbm")
+        clf, X, y = fit("xor", epochs=150, model_params={"models": ["boosting", "linear"]})
+        assert [entry.model for entry in clf.comparison_] == ["linear", "boosting"]
+        assert (clf.predict(X) == y).mean() > 0.85
+
+    def test_summary_names_the_models(self):
+        clf, _, _ = fit("line", epochs=5, model_params=QUICK)
+        assert "compared without labels: " in clf.summary()
+        assert "linear" in clf.summary()
+
+    def test_models_have_their_own_defaults(self):
+        clf, _, _ = fit("line", epochs=5, model_params=QUICK)
+        assert not {"lr", "loss", "l2"} & clf.resolved_params_.keys()
+        learners = [clf.learner_.learner(name, (250, 250)) for name in ("linear", "mlp")]
+        assert [learner.loss for learner in learners] == ["logistic", "sigmoid"]
+        assert learners[0].options.lr != learners[1].options.lr
+
+
+class TestComparison:
+    @given(st.integers(0, 2**32 - 1), st.floats(0.05, 0.95), st.booleans())
+    def test_risk_is_the_unbiased_zero_one_risk(self, seed, target_prior, swapped):
+        rng = np.random.default_rng(seed)
+        priors = (0.3, 0.9) if swapped else (0.7, 0.2)
+        sets = np.concatenate([[0, 1], rng.integers(0, 2, 40)])
+        scores = rng.normal(size=42)
+        expected = uu_risk(
+            torch.from_numpy(scores), torch.from_numpy(sets), priors, target_prior, loss="zero_one", method="unbiased"
+        ).unbiased.item()
+        assert compare({"a": scores}, sets, priors, target_prior)[0].risk == pytest.approx(expected)
+        weights = decision_weights(sets, priors, target_prior)
+        assert target_prior + weights[scores > 0].sum() == pytest.approx(expected)
+
+    def test_equal_models_are_all_used(self):
+        sets = np.repeat([0, 1], 50)
+        scores = np.random.default_rng(0).normal(size=100)
+        found = compare({"a": scores, "b": scores}, sets, (0.7, 0.3), 0.5)
+        assert [(entry.used, entry.difference, entry.standard_error) for entry in found] == [(True, 0, 0)] * 2
+
+    def test_a_row_does_not_choose_its_own_model(self):
+        rng = np.random.default_rng(1)
+        sets, folds = np.repeat([0, 1], 200), np.tile(np.arange(5), 80)
+        decisions = {name: rng.normal(size=400) for name in "abc"}
+        before = cross_choices(decisions, sets, folds, (0.7, 0.3), 0.5)
+        # Model a becomes perfect in fold 0; the choice for fold 0 must stay the same.
+        changed = {**decisions, "a": np.where(folds == 0, np.where(sets == 0, 5.0, -5.0), decisions["a"])}
+        after = cross_choices(changed, sets, folds, (0.7, 0.3), 0.5)
+        outside = {name: own[folds != 0] for name, own in decisions.items()}
+        used = [entry.model for entry in compare(outside, sets[folds != 0], (0.7, 0.3), 0.5) if entry.used]
+        for found, own in ((before, decisions), (after, changed)):
+            expected = np.mean([own[name][folds == 0] for name in used], axis=0)
+            np.testing.assert_allclose(found[folds == 0], expected, rtol=1e-6)
+
+    def test_choosing_among_useless_models_is_not_optimistic(self):
+        priors, risks, naive = (0.7, 0.3), [], []
+        sets, folds = np.repeat([0, 1], 100), np.tile(np.arange(5), 40)
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            decisions = {name: rng.normal(size=200) for name in "abcdef"}
+            crossed = cross_choices(decisions, sets, folds, priors, 0.5)
+            risks.append(compare({"crossed": crossed}, sets, priors, 0.5)[0].risk)
+            naive.append(min(entry.risk for entry in compare(decisions, sets, priors, 0.5)))
+        assert np.mean(naive) < 0.4
+        assert abs(np.mean(risks) - 0.5) < 4 * np.std(risks) / np.sqrt(len(risks))
+
+
+class TestBudget:
+    def test_skips_models_that_do_not_fit(self):
+        clf, _, _ = fit("line", epochs=5, model_params={**QUICK, "seconds": 1e-6})
+        linear, mlp = clf.comparison_
+        assert linear.used
+        assert mlp.skipped.startswith("its training needs about ")
+        assert mlp.skipped.endswith(" s, and the budget is 0 s")
+        assert mlp.seconds is None
+
+    def test_missing_lightgbm_is_reported(self, monkeypatch):
+        def fail():
+            raise ImportError("no module")
+
+        monkeypatch.setattr(auto, "import_lightgbm", fail)
+        clf, _, _ = fit("line", epochs=5, model_params={"models": ["linear", "boosting"]})
+        assert clf.comparison_[1].skipped.startswith("LightGBM is not installed; pip install")
+
+    @pytest.mark.parametrize(
+        ("params", "message"),
+        [
+            ({"models": "mlp"}, "models must be some of 'linear', 'boosting', 'mlp', got 'mlp'"),
+            ({"models": []}, "models must be some of"),
+            ({"models": ["mlp", "mlp"]}, "models must be some of"),
+            ({"seconds": 0}, "seconds must be a number above 0, got 0"),
+            ({"hidden": (3,)}, "'hidden' is not an option of model='auto'; use models and seconds"),
+        ],
+    )
+    def test_refuses_bad_options(self, params, message):
+        with pytest.raises(ValueError, match=message):
+            fit("line", model_params=params)
+
+
+class TestOtherSettings:
+    def test_stored_model_gives_the_same_scores(self, tmp_path):
+        clf, X, _ = fit("xor", epochs=20, model_params=QUICK)
+        clf.save(tmp_path / "model")
+        loaded = UUClassifier.load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.decision_function(X), clf.decision_function(X))
+        assert loaded.comparison_ == clf.comparison_
+        assert loaded.summary() == clf.summary()
+
+    def test_score_is_the_mean_over_the_folds(self):
+        clf, X, _ = fit("line", epochs=10, calibrated=False, model_params=QUICK)
+        single = [clf.submodel(number).decision_function(X) for number in range(5)]
+        np.testing.assert_allclose(np.mean(single, axis=0), clf.decision_function(X), rtol=1e-4, atol=1e-4)
+
+    def test_uncalibrated_probabilities_are_logistic(self):
+        clf, X, _ = fit("line", epochs=10, calibrated=False, model_params=QUICK)
+        expected = 1 / (1 + np.exp(-clf.decision_function(X)))
+        np.testing.assert_allclose(clf.predict_proba(X)[:, 1], expected, rtol=1e-5)
+
+    def test_single_model_is_an_mlp(self, tmp_path):
+        clf, X, _ = fit("line", epochs=3, validation_fraction=0.2, model_params=QUICK)
+        assert [(entry.model, entry.used) for entry in clf.comparison_] == [("linear", False), ("mlp", True)]
+        assert "needs an ensemble over folds" in clf.comparison_[0].skipped
+        clf.save(tmp_path / "model")
+        loaded = UUClassifier.load(tmp_path / "model")
+        np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+
+    def test_needs_the_class_priors(self):
+        X0, X1, _, _ = draw(50, "line")
+        with pytest.raises(ValueError, match="model='auto' compares models by their estimated risk, which needs"):
+            UUClassifier(None, method="biased", model="auto").fit_sets(X0, X1)
+
+    def test_self_training(self):
+        clf, X, y = fit("line", epochs=100, self_training_rounds=1, model_params={"models": ["linear"]})
+        assert (clf.predict(X) == y).mean() > 0.9
+
+    def test_search_is_refused(self):
+        X0, X1, _, _ = draw(50, "line")
+        search = UUClassifierCV(UUClassifier(PRIORS, model="auto", random_state=0), {"l2": [0.0, 0.01]})
+        with pytest.raises(ValueError, match="model='auto' compares models itself, so its settings cannot be searched"):
+            search.fit_sets(X0, X1)

@@ -1,0 +1,83 @@
+"""The gradient with respect to scores agrees with the formula in the module, and the Hessian is bounded."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uulearn.risk import LOSSES, uu_coefficients
+from uulearn.risk.corrections import METHODS, get_method
+from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
+from uulearn.risk.functional import row_weights, weighted_risk
+from uulearn.risk.losses import get_loss
+
+# Largest second derivatives; that of the sigmoid loss is 1/(6·√3).
+CURVATURES = {"logistic": 0.25, "sigmoid": 0.0963, "ramp": 1e-9, "double_hinge": 1e-9, "squared": 0.5}
+# First derivatives ℓ′(z) by hand, away from kinks.
+SLOPES = {
+    "logistic": lambda z: -torch.sigmoid(-z),
+    "sigmoid": lambda z: -torch.sigmoid(z) * torch.sigmoid(-z),
+    "ramp": lambda z: torch.where(z.abs() < 1, -0.5, 0.0),
+    "double_hinge": lambda z: torch.where(z < -1, -1.0, torch.where(z < 1, -0.5, 0.0)),
+    "squared": lambda z: (z - 1) / 2,
+}
+TRAINABLE = [name for name, loss in LOSSES.items() if loss.trainable]
+
+
+def problem(draw_scores, n0, priors, pi):
+    scores = torch.tensor(draw_scores, dtype=torch.float64)
+    sets = (torch.arange(len(scores)) >= n0).long()
+    return scores, row_weights(sets, uu_coefficients(priors, pi), torch.float64)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    scores=st.lists(st.floats(-6, 6).filter(lambda z: abs(abs(z) - 1) > 1e-3), min_size=4, max_size=12),
+    loss=st.sampled_from(TRAINABLE),
+    method=st.sampled_from([*METHODS, ("relu", "abs")]),
+    priors=st.sampled_from([(0.8, 0.2), (0.4, 0.6), (1.0, 0.0), (0.3, 0.0), (0.55, 0.5)]),
+    pi=st.floats(0.05, 0.95),
+    slope=st.floats(-1, 0),
+)
+def test_gradient_agrees_with_the_formula_and_the_hessian_is_bounded(scores, loss, method, priors, pi, slope):
+    values, weights = problem(scores, len(scores) // 2, priors, pi)
+    chosen, margin_loss = get_method(method, slope), get_loss(loss)
+    risk, found = risk_and_gradient(values, weights, margin_loss, chosen)
+    assert not any(part.requires_grad for part in (*risk, found))
+
+    def objective(g):
+        return weighted_risk(g, weights, margin_loss, chosen).objective
+
+    slope_of = SLOPES[loss]
+    if chosen.objective == "membership":
+        side = weights.membership.sign()
+        expected = weights.membership * slope_of(side * values)
+    else:
+        outer = []
+        for correction, term in zip(chosen.corrections, (risk.positive, risk.negative), strict=True):
+            at = term.clone().requires_grad_()
+            outer.append(torch.autograd.grad(correction(at), at)[0])
+        expected = outer[0] * weights.positive * slope_of(values) - outer[1] * weights.negative * slope_of(-values)
+    torch.testing.assert_close(found, expected)
+    assert risk.objective == objective(values)
+    curvature = torch.autograd.functional.hessian(objective, values).diagonal()
+    bound = hessian_bound(weights, chosen, CURVATURES[loss])
+    assert bool((bound > 0).all() or priors == (0.3, 0.0))
+    assert bool((curvature.abs() <= bound + 1e-12).all())
+
+
+def test_loss_and_corrections_may_be_functions():
+    values, weights = problem([-1.0, 0.5, 2.0, -0.3], 2, (0.7, 0.4), 0.5)
+    own = risk_and_gradient(values, weights, get_loss(lambda z: torch.exp(-z)), get_method((torch.abs, torch.abs)))[1]
+    at = values.clone().requires_grad_()
+    positive, negative = (weights.positive * torch.exp(-at)).sum(), (weights.negative * torch.exp(at)).sum()
+    (expected,) = torch.autograd.grad(positive.abs() + negative.abs(), at)
+    torch.testing.assert_close(own, expected)
+
+
+@pytest.mark.parametrize("loss", TRAINABLE)
+def test_gradient_by_hand(loss):
+    values, weights = problem([0.0, 0.0], 1, (1.0, 0.0), 0.5)
+    slope = {"squared": -0.5, "logistic": -0.5, "double_hinge": -0.5, "sigmoid": -0.25, "ramp": -0.5}[loss]
+    gradient = risk_and_gradient(values, weights, get_loss(loss), get_method("abs"))[1]
+    assert gradient.tolist() == [0.5 * slope, -0.5 * slope]
