@@ -34,8 +34,10 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]*)(#[^()\s]*)?\)
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?(?!\w)")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 RELATIVE, ABSOLUTE, POINTS = 0.05, 0.02, 2.0
-"""Tolerances of decimal numbers above 1 and of other decimal numbers, and of percentages. Scores of networks differ by a
-few percent between processors with and without bfloat16."""
+"""Tolerances of decimal numbers above 1, of other decimal numbers, and of percentages.
+
+Scores of networks differ by a few percent between processors with and without bfloat16.
+"""
 
 
 class Block(NamedTuple):

@@ -12,10 +12,11 @@ import torch
 from uulearn import UUClassifier
 from uulearn.app.fitting import fit_files
 from uulearn.app.model import TableModel
+from uulearn.app.scoring import score_file
 from uulearn.app.settings import FitSettings
 from uulearn.exceptions import ColumnWarning, ModelFormatError
-from uulearn.tabular import TableEncoder
-from uulearn.tabular.matrices import split_rows
+from uulearn.tabular import TableEncoder, encoder
+from uulearn.tabular.matrices import prepare, split_rows
 
 WORDS = ["pain", "chest", "left", "arm", "cough", "fever", "mild", "since", "days"]
 
@@ -91,15 +92,24 @@ def test_command_line_and_python_give_the_same_model(tmp_path, rows, parameters)
     assert python.encoder_.schema_.columns == model.encoder.schema_.columns
     assert list(python.encoder_.schema_.left_out) == list(model.encoder.schema_.left_out) == ["patient"]
     assert python.encoder_.to_bytes()[1] == model.encoder.to_bytes()[1]
-    for (name, ours), theirs in zip(
-        command.model_.state_dict().items(), python.model_.state_dict().values(), strict=True
-    ):
-        assert torch.equal(ours, theirs), name
+    ours, theirs = (classifier.trained_.state().tensors for classifier in (command, python))
+    assert list(ours) == list(theirs)
+    for name in ours:
+        assert torch.equal(ours[name], theirs[name]), name
     assert command.scaling_ == python.scaling_
     assert command.set_sizes_ == python.set_sizes_
     np.testing.assert_array_equal(command.decision_function(frame), python.decision_function(frame))
     np.testing.assert_array_equal(command.predict_proba(frame), python.predict_proba(frame))
     np.testing.assert_array_equal(model.score(pd.read_csv(tmp_path / "a.csv")).score, python.decision_function(frame))
+
+
+@pytest.mark.filterwarnings("ignore::uulearn.exceptions.ColumnWarning")
+@pytest.mark.parametrize("rows", [80, 300], ids=["all rows", "a sample"])
+def test_encoder_is_fitted_to_the_same_rows(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(encoder, "ENCODER_ROWS", 100)
+    paths = write_tables(tmp_path, rows)
+    python = TableEncoder().fit_sets(*map(pd.read_csv, paths), set_priors=(0.8, 0.2), seed=3)
+    assert prepare(*paths, (0.8, 0.2), seed=3).encoder.to_bytes()[1] == python.to_bytes()[1]
 
 
 def test_joint_table_gives_the_same_model(tmp_path):
@@ -121,6 +131,9 @@ def test_model_directories_of_python_and_the_command_line_are_interchangeable(tm
     from_command, from_python = UUClassifier.load(tmp_path / "command"), TableModel.load(tmp_path / "python")
     np.testing.assert_array_equal(from_command.decision_function(frame), python.decision_function(frame))
     np.testing.assert_array_equal(from_python.score(frame).score, python.decision_function(frame))
+    score_file(from_python, str(tmp_path / "a.csv"), str(tmp_path / "scored.csv"))
+    scored = pd.read_csv(tmp_path / "scored.csv")["score"]
+    np.testing.assert_allclose(scored, python.decision_function(frame), rtol=1e-5)
     with pytest.raises(ModelFormatError, match="no facts to report"):
         _ = from_python.fit_facts
 
@@ -128,7 +141,9 @@ def test_model_directories_of_python_and_the_command_line_are_interchangeable(tm
 def test_command_line_defaults_equal_classifier_defaults(tmp_path):
     """All parameters except calibration, which `uulearn fit` always requests, equal the defaults of `UUClassifier`."""
     command, _, frame = fit_both_ways(tmp_path, 150)
-    X = TableEncoder(only=["x", "z"]).fit_transform(frame)
     default = UUClassifier((0.8, 0.2), epochs=4, random_state=0)
-    default.fit_sets(X, X + 1)
-    assert command.classifier.fitted_params() == default.fitted_params() | {"training": command.classifier.training}
+    default.fit_sets(*(pd.read_csv(tmp_path / f"{name}.csv").drop(columns="patient") for name in "ab"))
+    assert default.fitted_params()["model"] == "auto"
+    own = {name: command.classifier.get_params(deep=False)[name] for name in ("training", "encoder")}
+    assert command.classifier.fitted_params() == default.fitted_params() | own
+    np.testing.assert_array_equal(command.classifier.decision_function(frame), default.decision_function(frame))

@@ -16,13 +16,13 @@ from uulearn.app.model import TableModel
 from uulearn.cli import main
 from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
-from uulearn.defaults import BOOSTING
+from uulearn.defaults import AUTO, BOOSTING
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
 from uulearn.risk.corrections import METHODS
 from uulearn.risk.losses import LOSSES
 
-QUICK = ("--epochs", "8", "--no-sensitivity")
+QUICK = ("--model", "linear", "--epochs", "8", "--no-sensitivity")
 PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
 
 
@@ -290,7 +290,8 @@ def test_warns_about_a_violated_mixture_assumption(files, uulearn, tmp_path):
     for name, moved in (("a", 0), ("b", 40)):
         frame = pd.read_csv(files / f"{name}.csv")
         frame.assign(age=frame["age"] - moved).to_csv(tmp_path / f"{name}.csv", index=False)
-    options = (*PRIORS, *QUICK, "--id", "patient", "--config", files / "quick.toml", "--allow-leakage", "--json")
+    options = (*PRIORS, *QUICK, "--model", "mlp", "--id", "patient", "--config", files / "quick.toml")
+    options += ("--allow-leakage", "--json")
     code, printed, error = uulearn("fit", tmp_path / "a.csv", tmp_path / "b.csv", *options, "--out", tmp_path / "m")
     assert code == 0, error
     facts = json.loads(printed)
@@ -362,7 +363,10 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         ((*PRIORS, "--hold-out", "20"), "not percentages; write --hold-out 0.2."),
         (("--set-priors", "0.5", "0.5"), "takes two different fractions between 0 and 1, got 0.5 and 0.5."),
         (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
-        ((*PRIORS, "--model", "tree"), "--model must be mlp, linear, resnet32 or allconvnet, got 'tree'."),
+        (
+            (*PRIORS, "--model", "tree"),
+            "--model must be auto, mlp, linear, boosting, resnet32 or allconvnet, got 'tree'.",
+        ),
         ((*PRIORS, "--method", "magic"), "--method must be abs, leaky_relu, relu, unbiased or biased, got 'magic'."),
         ((*PRIORS, "--loss", "hinge"), "--loss must be sigmoid, logistic, ramp, double_hinge or squared, got 'hinge'."),
         ((*PRIORS, "--target-prior", "0"), "target_prior must be a number strictly between 0 and 1, got 0.0"),
@@ -398,7 +402,7 @@ def test_bad_options_do_not_import_torch(tmp_path):
 
 
 def test_option_names_are_those_of_the_library():
-    assert set(NAMES["model"]) == {*MODELS, BOOSTING}
+    assert set(NAMES["model"]) == {AUTO, *MODELS, BOOSTING}
     assert set(NAMES["method"]) == set(METHODS)
     assert set(NAMES["loss"]) == {name for name, loss in LOSSES.items() if loss.trainable}
 
@@ -409,7 +413,7 @@ def test_stops_at_a_label_left_in_the_files(files, uulearn, tmp_path):
     for name in ("a.csv", "b.csv"):
         rows = pd.read_csv(files / name)
         rows.assign(diagnosis=rows["patient"].map(classes)).to_csv(tmp_path / name, index=False)
-    command = ("fit", tmp_path / "a.csv", tmp_path / "b.csv", *PRIORS, *QUICK, "--model", "linear", "--id", "patient")
+    command = ("fit", tmp_path / "a.csv", tmp_path / "b.csv", *PRIORS, *QUICK, "--id", "patient")
     code, _, error = uulearn(*command, "--out", tmp_path / "m")
     assert code == 2
     assert "Column 'diagnosis' is probably the label" in error
@@ -435,7 +439,7 @@ def test_rejects_the_same_file_twice(fitted, files, uulearn, tmp_path, command):
 
 
 def test_says_that_a_model_is_replaced(files, uulearn, tmp_path):
-    command = ("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    command = ("fit", files / "a.csv", files / "b.csv", *PRIORS, *QUICK, "--out", tmp_path / "m")
     code, _, error = uulearn(*command)
     assert code == 0
     assert "replaces" not in error
@@ -603,7 +607,7 @@ def test_exports_numbers_booleans_and_categories(files, uulearn, tmp_path):
     import onnxruntime
 
     columns = ("--only", "age", "--only", "ward", "--only", "smokes")
-    options = (*columns, *PRIORS, *QUICK, "--model", "linear", "--out", tmp_path / "m")
+    options = (*columns, *PRIORS, *QUICK, "--out", tmp_path / "m")
     assert uulearn("fit", files / "a.csv", files / "b.csv", *options)[0] == 0
     code, printed, error = uulearn("export", tmp_path / "m", "--out", tmp_path / "m.onnx")
     assert code == 0, error

@@ -261,6 +261,7 @@ import torch.distributed as dist
 from uulearn.cli import distributed
 distributed.FIRST_PROCESS_SECONDS = 0.4
 dist.init_process_group("gloo")
+dist.barrier()  # the first process must not end before the other one is connected
 if dist.get_rank() == 0:
     time.sleep(float(sys.argv[1]))
 else:

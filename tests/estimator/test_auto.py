@@ -135,7 +135,7 @@ class TestBudget:
             ({"models": []}, "models must be some of"),
             ({"models": ["mlp", "mlp"]}, "models must be some of"),
             ({"seconds": 0}, "seconds must be a number above 0, got 0"),
-            ({"hidden": (3,)}, "'hidden' is not an option of model='auto'; use models and seconds"),
+            ({"hidden": (3,)}, "'hidden' is not an option of model='auto', the default for tables; use models"),
         ],
     )
     def test_refuses_bad_options(self, params, message):

@@ -305,7 +305,7 @@ def test_every_parameter_has_a_rule():
 
 
 def test_constructor_has_about_twenty_parameters():
-    assert len(UUClassifier((0.8, 0.2)).get_params(deep=False)) <= 21
+    assert len(UUClassifier((0.8, 0.2)).get_params(deep=False)) <= 22
 
 
 def test_training_options_are_nested_parameters(gaussians, quick):

@@ -3,6 +3,7 @@
 import inspect
 import json
 import types
+import unittest.mock
 from typing import ClassVar
 
 import numpy as np
@@ -16,14 +17,14 @@ from torch import nn
 
 from helpers.manifests import put, rewrite
 from helpers.plain import PLAIN, make_classifier, plain_classifier
-from uulearn import UUClassifier
+from uulearn import UUClassifier, defaults
 from uulearn.app import fitting
 from uulearn.app.settings import FitSettings
 from uulearn.data import DenseRows, TwoSets
 from uulearn.data.folds import assign_folds
 from uulearn.data.holdout import has_few_unique_rows
 from uulearn.estimator.parameters import RULES, check_parameters
-from uulearn.estimator.resolving import AUTO_PARAMETERS, resolve_defaults
+from uulearn.estimator.resolving import AUTO_PARAMETERS, OF_EACH_MODEL, resolve_defaults
 from uulearn.exceptions import ModelFormatError
 from uulearn.selection import prior_sensitivity
 
@@ -60,13 +61,13 @@ def resolved(parameters, sizes=(300, 200), **data):
 
 
 def test_parameters_with_rules_default_to_auto():
-    defaults = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
-    assert [name for name, value in defaults.items() if value == "auto"] == [
-        "loss", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience", "calibrated",
-        "encoder", "device",
+    given = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
+    assert [name for name, value in given.items() if value == "auto"] == [
+        "loss", "model_params", "epochs", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping",
+        "patience", "calibrated", "encoder", "device",
     ]  # fmt: skip
-    assert (defaults["method"], defaults["model"]) == ("abs", "mlp")
-    assert {name for name, value in defaults.items() if value == "auto"} - {"device", "encoder"} == set(AUTO_PARAMETERS)
+    assert (given["method"], given["model"]) == ("abs", None)
+    assert {name for name, value in given.items() if value == "auto"} - {"device", "encoder"} == set(AUTO_PARAMETERS)
     check_parameters(UUClassifier((0.8, 0.2)).get_params())
     for name in set(AUTO_PARAMETERS) - {"loss"}:  # checked by the risk
         assert "'auto'" in RULES[name].description
@@ -74,8 +75,15 @@ def test_parameters_with_rules_default_to_auto():
 
 @pytest.mark.parametrize("model", ["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
 def test_loss_and_learning_rate_depend_on_model(model):
-    found = resolved({"model": model})
+    found = resolved({"model": model}, (9000, 9000))  # on small tables, the learning rate of an MLP is higher
     assert (found["loss"], found["lr"]) == (("logistic", 0.01) if model == "linear" else ("sigmoid", 0.001))
+
+
+def test_default_model_depends_on_the_input():
+    assert resolved({}, is_table=False)["model"] == "mlp"
+    assert resolved({}, is_table=True)["model"] == "auto"
+    assert resolved({"set_priors": None, "method": "biased"}, is_table=True)["model"] == "mlp"
+    assert "model" not in resolved({"model": "linear"}, is_table=True)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +188,10 @@ def test_patience_is_minimum_number_of_epochs_or_steps(sizes, batch_size, patien
     assert resolved({"batch_size": batch_size, "early_stopping": True}, sizes)["patience"] == patience
 
 
-models = st.sampled_from(["linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
+models = st.sampled_from([None, "auto", "boosting", "linear", "mlp", "resnet32", "allconvnet", Own(), Own, made])
 values = {
+    "model_params": st.none() | st.just({"hidden": (8,)}),
+    "epochs": st.integers(1, 500),
     "loss": st.sampled_from(["sigmoid", "logistic", "squared", torch.exp]),
     "lr": st.floats(1e-6, 10),
     "l2": st.floats(0, 1),
@@ -213,7 +223,9 @@ def test_resolved_parameters_are_consistent(parameters, sizes, has_validation_da
     found = resolve_defaults(asked, sizes, has_validation_data=has_validation_data, single_model=single_model)
     assert asked == before
     # All parameters that are "auto" are resolved, and no others; resolving again changes nothing.
-    assert list(found) == [name for name in AUTO_PARAMETERS if asked[name] == "auto"]
+    open_names = OF_EACH_MODEL if asked["model"] == "auto" else ()
+    named = [name for name in AUTO_PARAMETERS if asked[name] == "auto" and name not in open_names]
+    assert list(found) == (["model"] if asked["model"] is None else []) + named
     assert "auto" not in found.values()
     assert (
         resolve_defaults(asked | found, sizes, has_validation_data=has_validation_data, single_model=single_model) == {}
@@ -274,16 +286,17 @@ TOGETHER = [
 )
 @settings(max_examples=30)
 def test_fit_accepts_every_consistent_subset_of_parameters(together, left, model, without_priors, sizes):
-    chosen = {"loss": "logistic", "lr": 0.1, "l2": 0.0} | together
+    chosen = {"loss": "logistic", "model_params": None, "epochs": 1, "lr": 0.1, "l2": 0.0} | together
     if chosen["n_estimators"] > 1:  # a validation fraction applies to one model
         left = left | {"validation_fraction"}
     if without_priors:
         chosen |= {"method": "biased", "calibrated": False}
     kept = {name: value for name, value in chosen.items() if name not in left}
-    asked = bare(None if without_priors else (0.8, 0.2), model=model, epochs=1, **kept)
-    fitted = asked.fit_sets(*two_sets(sizes))
+    asked = bare(None if without_priors else (0.8, 0.2), **{"model": model, "epochs": "auto"} | kept)
+    with unittest.mock.patch.object(defaults, "EPOCHS", 2):  # "auto" is fast
+        fitted = asked.fit_sets(*two_sets(sizes))
+        assert fitted.resolved_params_ == resolve_defaults(asked.get_params(deep=False), sizes)
     assert fitted.resolved_params_.keys() == left
-    assert fitted.resolved_params_ == resolve_defaults(asked.get_params(deep=False), sizes)
     assert fitted.fitted_params() == asked.get_params(deep=False) | fitted.resolved_params_
     assert (fitted.scaling_ is not None) == fitted.fitted_params()["calibrated"]
     assert (fitted.held_out_sizes_ == (0, 0)) == (fitted.fitted_params() | ALL_ROWS == fitted.fitted_params())
@@ -370,7 +383,9 @@ def test_few_unique_rows_train_a_single_model(changes, rows):
     rng = np.random.default_rng(0)
     X0, X1 = ((rng.random((rows, 2)) < share).astype(np.float32) for share in (0.8, 0.2))
     classifier = bare(epochs=60, lr=0.1, **changes).fit_sets(X0, X1)
-    assert classifier.resolved_params_ == {"loss": "sigmoid" if changes else "logistic", "l2": 0.0} | ALL_ROWS
+    assert classifier.resolved_params_ == {
+        "loss": "sigmoid" if changes else "logistic", "model_params": None, "l2": 0.0,
+    } | ALL_ROWS  # fmt: skip
     assert classifier.predict([[1, 1], [0, 0]]).tolist() == [1, 0]
     with pytest.raises(ValueError, match="cannot be split into 5 folds because too many of its rows are copies"):
         bare(n_estimators=5, **changes).fit_sets(X0, X1)
@@ -384,7 +399,8 @@ def test_fit_does_not_change_parameters():
     before = classifier.get_params()
     classifier.fit_sets(*two_sets())
     assert classifier.get_params() == before
-    assert [before[name] for name in AUTO_PARAMETERS] == ["auto"] * len(AUTO_PARAMETERS)
+    autos = {name for name in AUTO_PARAMETERS if before[name] == "auto"}
+    assert autos == set(AUTO_PARAMETERS) - {"epochs"} == set(classifier.resolved_params_)
     copy = clone(classifier)
     assert copy.get_params() == before
     assert not hasattr(copy, "resolved_params_")
@@ -394,7 +410,7 @@ def test_fit_does_not_change_parameters():
     )  # from the earlier fit
     classifier.fit_sets(*two_sets())
     rest = {name: value for name, value in ALL_ROWS.items() if name != "n_estimators"}
-    assert classifier.resolved_params_ == {"loss": "logistic", "l2": 0.0} | rest
+    assert classifier.resolved_params_ == {"loss": "logistic", "model_params": None, "l2": 0.0} | rest
     assert classifier.fitted_params()["lr"] == 0.5
 
 
@@ -509,7 +525,7 @@ def drop(*keys):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (put("fitted", "resolved_params", {"epochs": 5}), "resolved parameters are not readable: {'epochs': 5}"),
+        (put("fitted", "resolved_params", {"slope": 0}), "resolved parameters are not readable: {'slope': 0}"),
         (put("fitted", "resolved_params", "shell", "rm"), "are not readable: .*'shell': 'rm'"),
         (put("fitted", "resolved_params", "lr", "auto"), "are not readable: .*'lr': 'auto'"),
         (put("fitted", "resolved_params", ["lr"]), r"are not readable: \['lr'\]"),
@@ -554,24 +570,29 @@ def test_sensitivity_trains_one_model_to_the_last_epoch():
     assert found != prior_sensitivity(bare(**quick, early_stopping=True), *given, errors=(0.1,))
 
 
+OF_EACH = {"model": "auto"} | dict.fromkeys(OF_EACH_MODEL, "auto")
+"""The default for tables: several models are compared, and these parameters have a different value for each model."""
+
+
 @pytest.mark.parametrize(
     ("sizes", "images", "given", "expected"),
     [
-        ((4999, 9000), None, {}, FIVE | {"patience": 80}),
-        ((5000, 9000), None, {}, FIVE | {"patience": 80}),
+        ((4999, 9000), None, {"model": "mlp"}, FIVE | {"patience": 80}),
+        ((5000, 9000), None, {"model": "mlp"}, FIVE | {"patience": 80}),
+        ((5000, 9000), None, {}, FIVE | OF_EACH),
         ((300, 300), "convolved", {"calibrated": True}, KEPT),  # as `uulearn fit` asks for
         ((300, 300), "flat", {"model": "linear"}, FIVE),
         (
             (300, 300),
             None,
-            {"n_estimators": 1, "early_stopping": False, "calibrated": True},
+            {"n_estimators": 1, "early_stopping": False, "calibrated": True, "model": "mlp"},
             KEPT | {"early_stopping": False, "patience": None},
         ),
-        ((300, 300), None, {"n_estimators": "auto", "calibrated": False}, FIVE | {"calibrated": False}),
+        ((300, 300), None, {"n_estimators": "auto", "calibrated": False}, FIVE | OF_EACH | {"calibrated": False}),
         (
             (9000, 9000),
             None,
-            {"self_training_rounds": 2, "n_estimators": 3},
+            {"self_training_rounds": 2, "n_estimators": 3, "model": "mlp"},
             FIVE | {"n_estimators": 3, "patience": 67},
         ),
     ],

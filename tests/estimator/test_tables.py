@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -250,6 +251,36 @@ def test_search_and_cross_validation_take_tables(tables, joint, new):
 def test_sensitivity_takes_tables(joint):
     found = prior_sensitivity(quick(), *joint, errors=(0.05,))
     assert found.baseline.shown.value > 0.5
+
+
+class TestDefaultModel:
+    """The model None is "auto" on tables if models can be compared, and an MLP otherwise."""
+
+    SMALL: ClassVar = {"model": None, "model_params": {"hidden": (4,)}, "epochs": 3}
+
+    def test_compares_models(self, tables):
+        classifier = quick(model=None, model_params={"models": ["linear"]}).fit_sets(*tables)
+        assert [entry.model for entry in classifier.comparison_] == ["linear"]
+        with pytest.raises(ValueError, match="'hidden' is not an option of model='auto', .* or set model='mlp'"):
+            quick(**self.SMALL).fit_sets(*tables)
+
+    def test_ranks_rows_without_priors(self, tables, new):
+        parameters = self.SMALL | {"set_priors": None, "method": "biased", "random_state": 0}
+        classifier = UUClassifier(**parameters).fit_sets(*tables)
+        assert classifier.fitted_params()["model"] == "mlp"
+        assert classifier.decision_function(new[0]).shape == (300,)
+
+    def test_searches_parameters_of_an_mlp(self, tables):
+        search = UUClassifierCV(quick(**self.SMALL), {"lr": [1e-6, 0.05]}).fit_sets(*tables)
+        assert search.best_estimator_.model == "mlp"
+
+    def test_trains_one_mlp_per_wrong_prior_at_once(self, joint):
+        assert prior_sensitivity(quick(**self.SMALL), *joint, errors=(0.05,)).batched
+
+    def test_export_names_models_that_can_be_exported(self, tables, tmp_path):
+        classifier = quick(model=None, model_params={"models": ["linear"]}).fit_sets(*tables)
+        with pytest.raises(TypeError, match="got a model of kind 'auto'; fit a classifier with the model 'mlp'"):
+            export_onnx(classifier, tmp_path / "model.onnx")
 
 
 def test_export_includes_the_encoder(fitted, tables, new, tmp_path):

@@ -5,8 +5,10 @@ import dataclasses
 from uulearn import UUClassifier, defaults
 from uulearn.training import TrainingOptions
 
-PLAIN = defaults.SINGLE_RUN | {"method": "leaky_relu"}
-"""One model, trained on all rows for all epochs, without calibration."""
+PLAIN = defaults.SINGLE_RUN | {
+    "method": "leaky_relu", "model": "mlp", "model_params": None, "epochs": defaults.EPOCHS,
+}  # fmt: skip
+"""One network, trained on all rows for all epochs, without calibration."""
 TRAINING_NAMES = {field.name for field in dataclasses.fields(TrainingOptions)}
 
 

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "study"))
@@ -34,7 +34,7 @@ def facts() -> dict[str, str]:
     """Return all facts of the page by name."""
     store = RunStore(ROOT / "results" / "study")
     finals, grid = store.records(study="finals"), store.records(study="grid")
-    parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables(), _small_mlps())
+    parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables(), _small_mlps(), _auto_rules())
     return dict(item for part in parts for item in part)
 
 
@@ -294,7 +294,7 @@ def _small_mlps() -> Iterator[tuple[str, str]]:
     yield "small-rows", f"{min(cell[2] for cell in small):,} to {max(cell[2] for cell in small):,}"
     yield "small-seconds", f"{100 * median(small[cell]['seconds'] / former[cell]['seconds'] for cell in small):.0f}"
     large: dict[tuple[Any, ...], dict[str, Record]] = defaultdict(dict)
-    for line in (study / "mlp_choice_large.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (study / "mlp_larger.jsonl").read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         large[record["t"], tuple(record["p"]), record["n"], record["seed"]][record["c"]] = record
     yield "medium-cells", str(len(large))
@@ -311,6 +311,35 @@ def _small_mlps() -> Iterator[tuple[str, str]]:
         for name, values in differences.items():
             mean, error = _mean_over_tables(values)
             yield f"{name}-{priors[0]:g}", f"{signed(mean)} ± {error:.1f}"
+
+
+AUTO_RULES = {
+    "best": "the model with the lowest risk",
+    "simple1": "the simplest model within one standard error",
+    "avg0.5": "average within 0.5 standard errors",
+    "avg1": "average within one standard error",
+    "avg1.5": "average within 1.5 standard errors",
+    "avg2": "average within two standard errors",
+    "all": "average of all three models",
+    "mlp+boost": "average of trees and MLP",
+}
+"""Rules of ``benchmarks/study/auto_rules.py`` in words."""
+
+
+def _auto_rules() -> Iterator[tuple[str, str]]:
+    """Yield the label-free comparison of rules that choose among models."""
+    text = (ROOT / "results" / "study" / "auto_rules.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    rows = []
+    for rule, words in AUTO_RULES.items():
+        changes = [100 * (line[rule] - line["avg2"]) for line in lines]
+        error = stdev(changes) / len(changes) ** 0.5
+        rows.append([words, f"{signed(fmean(changes))} ± {error:.1f}" if error else "–"])
+    yield "auto-rules", table(["rule", "risk, points"], rows)
+    yield "auto-cells", str(len(lines))
+    yield "auto-rows", f"{min(line['n'] for line in lines):,} to {max(line['n'] for line in lines):,}"
+    for model in ("linear", "boosting", "mlp"):
+        yield f"auto-{model}", f"{100 * fmean(line['singles'][model] for line in lines):.1f}"
 
 
 def _mean_over_tables(values: Sequence[tuple[str, float, float]]) -> tuple[float, float]:

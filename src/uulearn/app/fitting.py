@@ -33,6 +33,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
 from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
+from uulearn.tabular import TableEncoder
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
 from uulearn.training.progress import ProgressCallback, StageStarted, no_progress
@@ -80,9 +81,10 @@ def fit_files(
         classifier = make_classifier(settings, checkpoint)
         with read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X):
             priors, estimate = resolve_priors(settings, X, progress)
-            trained = train(settings, classifier.set_params(set_priors=priors), X, folder, progress, workers)
+            classifier.set_params(set_priors=priors)
+            trained = train(settings, classifier, X, folder, progress, workers, prepared.encoder)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
-    classifier.set_params(training__distributed=False)
+    classifier = trained.classifier.set_params(training__distributed=False)
     plain = (bool, int, float, str, tuple, list, dict)
     parameters = classifier.get_params(deep=True).items()
     stored = {name: value for name, value in parameters if name not in SET_BY_FIT and isinstance(value, plain)}
@@ -99,7 +101,7 @@ def fit_files(
         **measured,
     )
     images = prepared.schema if isinstance(prepared.schema, ImageSchema) else None
-    return TableModel(classifier.with_encoder(prepared.encoder), facts, images), complete
+    return TableModel(classifier, facts, images), complete
 
 
 def read_and_encode(
@@ -181,11 +183,13 @@ def train(
     folder: Path,
     progress: ProgressCallback,
     workers: Workers | None,
+    encoder: TableEncoder | None,
 ) -> TrainingOutcome:
-    """Train the classifier; the rows for evaluation are held out or scored out of fold."""
+    """Train the classifier on encoded rows; the rows for evaluation are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
+    classifier = classifier.with_encoder(encoder)
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # later steps require the same value in all processes

@@ -53,7 +53,7 @@ def fit(
     model: Annotated[
         str | None,
         name_option(
-            "Model: auto (compares linear, boosting and mlp), one of these, resnet32 or allconvnet. Default: auto "
+            "Model: auto (compares boosting and mlp), mlp, linear, boosting, resnet32 or allconvnet. Default: auto "
             "(images: resnet32)."
         ),
     ] = None,

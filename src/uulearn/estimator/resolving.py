@@ -98,9 +98,8 @@ def resolve_defaults(
     single_model : bool or callable
         True if rows cannot be split into folds or held out, because they are streamed or few of them are unique. A
         function is called only if an "auto" parameter depends on its result.
-
     is_table : bool
-        Whether the rows are encoded tables; the default model then is "auto" instead of "mlp".
+        Whether the rows are encoded tables; the default model then is "auto" instead of "mlp", if the priors are known.
 
     Examples
     --------
@@ -112,7 +111,8 @@ def resolve_defaults(
     """
     known, resolved = dict(parameters), dict[str, Any]()
     if known["model"] is None:
-        known["model"] = resolved["model"] = defaults.AUTO if is_table else defaults.MODEL
+        compares = is_table and known["set_priors"] is not None  # risks can be compared only if the priors are known
+        known["model"] = resolved["model"] = defaults.AUTO if compares else defaults.MODEL
     linear, mlp, boosting = (_is_named(known["model"], name) for name in ("linear", "mlp", defaults.BOOSTING))
     rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
     network = {"model_params": None, "epochs": defaults.EPOCHS, "lr": defaults.LINEAR_LEARNING_RATE if linear else rate}

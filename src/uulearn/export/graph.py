@@ -26,7 +26,10 @@ def plain_model(model: nn.Module) -> nn.Module:
 def network_of(classifier: UUClassifier) -> NetworkModel:
     """Return the trained network of a classifier; raise TypeError for other models."""
     if not isinstance(classifier.trained_, NetworkModel):
-        raise TypeError(f"export_onnx supports only networks, got a model of kind {classifier.learner_.kind!r}.")
+        raise TypeError(
+            f"export_onnx supports only networks, got a model of kind {classifier.learner_.kind!r}; fit a classifier "
+            "with the model 'mlp' or 'linear'."
+        )
     return classifier.trained_
 
 

@@ -87,7 +87,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : UUClassifier
-        Classifier that provides all other parameters. ``n_estimators`` is the number of folds; 1 and "auto" mean 5.
+        Classifier that provides all other parameters. ``n_estimators`` is the number of folds; 1 and "auto" mean 5. The
+        model None means ``"mlp"``, also for data frames.
     param_grid : dict, optional
         Parameter names of `UUClassifier`, such as ``"lr"`` or ``"training__ema"``, with lists of values; all
         combinations are tried. The default grid contains slopes from the ReLU to the absolute value (if the method is
@@ -160,6 +161,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if base.set_priors is None:
             raise ValueError("a search compares accuracies, which need class priors; set the estimator's set_priors.")
+        if base.model is None:
+            base.set_params(model=defaults.MODEL)
         if is_auto(base.n_estimators) or base.n_estimators == 1:
             base.set_params(n_estimators=defaults.N_ESTIMATORS)
         check_parameters(base.get_params(deep=False))

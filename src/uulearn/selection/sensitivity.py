@@ -216,6 +216,8 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
         "early_stopping": False,
     }
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
+    if parameters["model"] is None:
+        parameters["model"] = defaults.MODEL  # a single model cannot be compared with others
     if isinstance(parameters["training"], TrainingOptions):
         parameters["training"] = dataclasses.replace(parameters["training"], checkpoint_dir=None)
     # Use the seed of the last fit if it was random, otherwise the seed of the next fit.
