@@ -34,7 +34,16 @@ def facts() -> dict[str, str]:
     """Return all facts of the page by name."""
     store = RunStore(ROOT / "results" / "study")
     finals, grid = store.records(study="finals"), store.records(study="grid")
-    parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables(), _small_mlps(), _auto_rules())
+    parts = (
+        _finals(finals),
+        _trials(finals),
+        _grid(grid),
+        _patience(grid),
+        _with_labels(),
+        _tables(),
+        _small_mlps(),
+        _auto_rules(),
+    )
     return dict(item for part in parts for item in part)
 
 
