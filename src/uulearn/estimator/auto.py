@@ -86,7 +86,9 @@ class AutoOptions:
             )
         if "models" in given:
             names = given["models"]
-            known = isinstance(names, list | tuple) and names and all(name in defaults.COMPARABLE_MODELS for name in names)
+            known = (
+                isinstance(names, list | tuple) and names and all(name in defaults.COMPARABLE_MODELS for name in names)
+            )
             if not known or len(set(names)) < len(names):
                 listed = ", ".join(map(repr, defaults.COMPARABLE_MODELS))
                 raise ValueError(f"model_params: models must be some of {listed}, got {names!r}.")
