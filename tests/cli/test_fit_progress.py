@@ -173,6 +173,15 @@ def test_each_model_of_a_batched_training_counts(clock):
     assert progress.text == "again: 650 of 2,600 epochs, 13 models at once, at most 9.0 s left"
 
 
+def test_models_of_a_stage_may_have_different_numbers_of_epochs(clock):
+    observer = FitProgress(clock=clock)
+    observer(StageStarted("training", 4))
+    observer(TrainingProgress(epochs=200, done=200, models=2, stopped=True))
+    observer(TrainingProgress(epochs=60, done=30))
+    assert observer.text.startswith("training: 430 of 520 epochs, model 3 of 4")
+    assert observer.fraction == pytest.approx(430 / 520)
+
+
 def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
     progress = FitProgress(clock=clock)
     for stage in ("training", "again"):

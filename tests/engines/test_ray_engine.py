@@ -184,7 +184,8 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     sets = np.arange(200) % 2
     frame = pd.DataFrame(rng.normal(size=(200, 2)) + sets[:, None], columns=["u", "v"])
-    clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, n_estimators=1, random_state=0).fit(frame, sets)
+    clf = UUClassifier((0.8, 0.2), model="linear", epochs=2, n_estimators=1, encoder=None, random_state=0)
+    clf.fit(frame, sets)
     clf.save(tmp_path / "model")
     (tmp_path / "rows").mkdir()
     for number in range(3):
