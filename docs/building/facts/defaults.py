@@ -346,9 +346,6 @@ def _auto_rules() -> Iterator[tuple[str, str]]:
         rows.append([words, f"{signed(fmean(changes))} ± {error:.1f}" if error else "–"])
     yield "auto-rules", table(["rule", "risk, points"], rows)
     yield "auto-cells", str(len(lines))
-    yield "auto-rows", f"{min(line['n'] for line in lines):,} to {max(line['n'] for line in lines):,}"
-    for model in ("linear", "boosting", "mlp"):
-        yield f"auto-{model}", f"{100 * fmean(line['singles'][model] for line in lines):.1f}"
 
 
 def _mean_over_tables(values: Sequence[tuple[str, float, float]]) -> tuple[float, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections import defaultdict
@@ -40,8 +39,6 @@ def facts() -> dict[str, str]:
     """Return all facts by name."""
     stored, auto = (_read(name) for name in ("tables.jsonl.gz", "tables_auto.jsonl.gz"))
     every = [one for cell in _complete(stored, NAMES) for one in cell.values()]
-    risks = [json.loads(line) for line in (STUDY / "auto_rules.jsonl").read_text().splitlines()]
-    changes = [100 * (line["mlp+boost"] - line["best"]) for line in risks]
     both = _complete(auto, ("boosting", "mlp", "auto"))
     behind = [
         100 * (cell["auto"]["accuracy"] - max(cell[name]["accuracy"] for name in ("boosting", "mlp"))) for cell in both
@@ -54,9 +51,6 @@ def facts() -> dict[str, str]:
         "auto-behind": signed(statistics.fmean(behind)),
         "auto-two-points": f"{sum(change >= -2 for change in behind)}",
         "encodings": _summary(_complete(stored, ENCODINGS), ENCODINGS),
-        "rule-cells": f"{len(risks)}",
-        "rule-change": signed(statistics.fmean(changes)),
-        **_chosen_setting(),
     }
 
 
@@ -96,27 +90,3 @@ def _summary(cells: list[dict[str, Record]], names: Mapping[str, str]) -> str:
 def _covers(fit: Record) -> bool:
     low, high = fit["estimate"]["accuracy"]["interval"]
     return bool(low <= fit["accuracy"] <= high)
-
-
-def _chosen_setting() -> dict[str, str]:
-    """Return the change of the risk and the CPU time of the MLPs for small tables, against that for large tables."""
-    small: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(dict)
-    for one in records.read([STUDY / "mlp_choice.jsonl.gz"]).fits.values():
-        about = one["configuration"]
-        place = about["table"], tuple(about["set_priors"]), about["rows"], about["seed"]
-        small[place][about["setting"]] = one["rules"]
-    pairs = [
-        (cell["128x2 lr 1e-2 dropout 0.25"]["epochs 60"], cell["base"]["epochs 200"])
-        for cell in small.values()
-        if {"128x2 lr 1e-2 dropout 0.25", "base"} <= cell.keys()
-    ]
-    larger: dict[tuple[Any, ...], dict[str, float]] = defaultdict(dict)
-    for line in map(json.loads, (STUDY / "mlp_larger.jsonl").read_text().splitlines()):
-        larger[line["t"], line["n"], tuple(line["p"]), line["seed"]][line["c"]] = line["risk"]
-    return {
-        "small-cells": f"{len(pairs)}",
-        "small-change": signed(100 * statistics.fmean(new["risk"] - old["risk"] for new, old in pairs)),
-        "small-time": f"{100 * statistics.median(new['seconds'] / old['seconds'] for new, old in pairs):.0f}%",
-        "larger-cells": f"{len(larger)}",
-        "larger-change": signed(100 * statistics.fmean(cell["wide100"] - cell["old"] for cell in larger.values())),
-    }
