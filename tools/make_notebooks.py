@@ -27,14 +27,17 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "start"
 NOTEBOOKS = ROOT / "notebooks"
-STARTS = ("two-files", "notebook", "own-loop", "paper")
+STARTS = ("two-files", "tables", "notebook", "own-loop", "paper")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]*)(#[^()\s]*)?\)")
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?(?!\w)")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-RELATIVE, ABSOLUTE, POINTS = 0.02, 0.02, 2.0
-"""Tolerances of decimal numbers, and of whole percentages."""
+RELATIVE, ABSOLUTE, POINTS = 0.05, 0.02, 2.0
+"""Tolerances of decimal numbers above 1, of other decimal numbers, and of percentages.
+
+Scores of networks differ by a few percent between processors with and without bfloat16.
+"""
 
 
 class Block(NamedTuple):
@@ -191,7 +194,7 @@ def matches(expected: str, got: str) -> bool:
     """Return whether an output matches the one on a page: the same text and similar numbers.
 
     White space is normalized and ``...`` stands for any text. Whole numbers must be equal, unless a percent sign
-    follows; decimal numbers may differ by 2% or 0.02, and whole percentages by 2 points.
+    follows; decimal numbers may differ by 0.02, or by 5% if they are above 1, and percentages by 2 points.
 
     >>> matches("accuracy 93.8% of 500 rows ...", "accuracy   93.1% of 500 rows\\nin 3 s")
     True
@@ -214,7 +217,7 @@ def matches(expected: str, got: str) -> bool:
 def _close(expected: str, got: str, percentage: bool) -> bool:
     first, second = (float(text.replace(",", "").replace("−", "-")) for text in (expected, got))
     if "." in expected:
-        return abs(first - second) <= max(ABSOLUTE, RELATIVE * abs(first), POINTS * percentage)
+        return abs(first - second) <= max(ABSOLUTE, RELATIVE * abs(first) * (abs(first) > 1), POINTS * percentage)
     return abs(first - second) <= POINTS * percentage
 
 

@@ -33,7 +33,8 @@ Parameters = dict[str, Any]
 MODELS = ("linear", "mlp")
 RISK, SUPERVISED, SURROGATE = "risk", "supervised", "surrogate"
 DEFAULT = "default"
-USUAL_SIZES = (1000, 1000)
+LARGE_SIZES = (25_000, 25_000)
+"""Sizes for which "auto" is resolved: the stored fits used the MLP of large tables for sets of all sizes."""
 PAPER = ("biased", "unbiased", "abs", "relu", "leaky_relu")
 AS_PRINTED: Parameters = SINGLE_RUN | {
     "slope": -0.1, "optimizer": "adam", "optimizer_params": None, "scheduler": None, "weight_decay": 0.0,
@@ -45,7 +46,7 @@ BOOSTING = "boosting on sets"
 PLAIN_BOOSTING = "unrestrained boosting on sets"
 NOT_COMPARED = {
     "set_priors", "target_prior", "model", "device", "compile", "progress", "random_state", "checkpoint_dir",
-    "checkpoint_every", "training",
+    "checkpoint_every", "training", "encoder",
 }  # fmt: skip
 """Parameters that a cell fixes, or that do not change the trained model."""
 
@@ -94,7 +95,7 @@ def default_parameters(model: str, changes: Mapping[str, Any] | None = None) -> 
         known = ", ".join(sorted(every.keys() - NOT_COMPARED))
         raise ValueError(f"{unknown[0]!r} is not a parameter that can be varied; choose from {known}.")
     asked = every | changes
-    resolved = asked | resolve_defaults(asked, USUAL_SIZES) | {"patience": asked["patience"]}
+    resolved = asked | resolve_defaults(asked, LARGE_SIZES) | {"patience": asked["patience"]}
     return {name: value for name, value in resolved.items() if name not in NOT_COMPARED}
 
 

@@ -15,6 +15,7 @@ two versions of the code. `frames.py` writes the folder of tables. `render_table
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import itertools
 import math
@@ -140,6 +141,7 @@ def fit(folder: Path, quick: bool, one: Record) -> Record:
         "fit_seconds": round(seconds[1], 3),
         "estimate": estimate(fitted),
         "resolved": resolved(fitted),
+        "compared": compared(fitted),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -177,6 +179,12 @@ def resolved(fitted: Any) -> dict[str, Any] | None:
     """Return the values that a `UUClassifier` chose for its parameters set to "auto"."""
     found: dict[str, Any] | None = getattr(getattr(fitted, "classifier", fitted), "resolved_params_", None)
     return found if found is None else {name: _as_json(value) for name, value in found.items()}
+
+
+def compared(fitted: Any) -> list[dict[str, Any]] | None:
+    """Return the models that ``model="auto"`` compared: their risk, CPU time and whether they were used."""
+    found = getattr(getattr(fitted, "classifier", fitted), "comparison_", None)
+    return found and [dataclasses.asdict(entry) for entry in found]
 
 
 def _as_json(value: Any) -> Any:

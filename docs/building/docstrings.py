@@ -27,7 +27,7 @@ GROUPS = {
     "uulearn.estimator.classifier.UUClassifier": {
         "Class priors": ["set_priors", "target_prior"],
         "Risk": ["method", "slope", "loss"],
-        "Model": ["model", "model_params", "n_estimators"],
+        "Model": ["encoder", "model", "model_params", "n_estimators"],
         "Optimization": ["epochs", "batch_size", "lr", "l2", "training"],
         "Validation, early stopping and self-training": [
             "validation_fraction", "early_stopping", "patience", "self_training_rounds", "calibrated",

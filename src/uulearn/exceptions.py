@@ -115,6 +115,10 @@ class NonFiniteRiskError(ArithmeticError):
     """Training produced a risk or a weight that is not finite."""
 
 
+class TimeBudgetError(RuntimeError):
+    """A time budget is too short for the least that was asked for."""
+
+
 class CheckpointError(ValueError):
     """A checkpoint belongs to another run, or cannot be read or written."""
 

@@ -12,9 +12,11 @@ import torch
 from uulearn import UUClassifier
 from uulearn.app.fitting import fit_files
 from uulearn.app.model import TableModel
+from uulearn.app.scoring import score_file
 from uulearn.app.settings import FitSettings
 from uulearn.exceptions import ColumnWarning, ModelFormatError
-from uulearn.tabular.matrices import split_rows
+from uulearn.tabular import TableEncoder, encoder
+from uulearn.tabular.matrices import prepare, split_rows
 
 WORDS = ["pain", "chest", "left", "arm", "cough", "fever", "mild", "since", "days"]
 
@@ -101,6 +103,15 @@ def test_command_line_and_python_give_the_same_model(tmp_path, rows, parameters)
     np.testing.assert_array_equal(model.score(pd.read_csv(tmp_path / "a.csv")).score, python.decision_function(frame))
 
 
+@pytest.mark.filterwarnings("ignore::uulearn.exceptions.ColumnWarning")
+@pytest.mark.parametrize("rows", [80, 300], ids=["all rows", "a sample"])
+def test_encoder_is_fitted_to_the_same_rows(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(encoder, "ENCODER_ROWS", 100)
+    paths = write_tables(tmp_path, rows)
+    python = TableEncoder().fit_sets(*map(pd.read_csv, paths), set_priors=(0.8, 0.2), seed=3)
+    assert prepare(*paths, (0.8, 0.2), seed=3).encoder.to_bytes()[1] == python.to_bytes()[1]
+
+
 def test_joint_table_gives_the_same_model(tmp_path):
     """`fit` on one table in any order is `fit_sets` on two tables."""
     frames = [pd.read_csv(path).drop(columns="patient") for path in write_tables(tmp_path, 150)]
@@ -120,6 +131,9 @@ def test_model_directories_of_python_and_the_command_line_are_interchangeable(tm
     from_command, from_python = UUClassifier.load(tmp_path / "command"), TableModel.load(tmp_path / "python")
     np.testing.assert_array_equal(from_command.decision_function(frame), python.decision_function(frame))
     np.testing.assert_array_equal(from_python.score(frame).score, python.decision_function(frame))
+    score_file(from_python, str(tmp_path / "a.csv"), str(tmp_path / "scored.csv"))
+    scored = pd.read_csv(tmp_path / "scored.csv")["score"]
+    np.testing.assert_allclose(scored, python.decision_function(frame), rtol=1e-5)
     with pytest.raises(ModelFormatError, match="no facts to report"):
         _ = from_python.fit_facts
 

@@ -1,6 +1,8 @@
 """`uulearn fit`, `predict`, `evaluate`, `report` and `export` on two files, run in this process."""
 
+import itertools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from uulearn import UUClassifier
+from uulearn.app import estimates
 from uulearn.app.facts import SetFacts
 from uulearn.app.model import TableModel
 from uulearn.cli import main
@@ -21,6 +24,7 @@ from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
 from uulearn.risk.corrections import METHODS
 from uulearn.risk.losses import LOSSES
+from uulearn.selection import sensitivity
 
 QUICK = ("--model", "linear", "--epochs", "8", "--no-sensitivity")
 PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
@@ -601,6 +605,63 @@ def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):
     paths = [f"{'more/' if number % 2 else ''}{number:04d}.png" for number in range(40)]
     scored = model.score(pd.DataFrame({"path": paths}), folder=tmp_path / "new")
     assert (scored.predicted == truth).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "step", "rows"),
+    [((), 1e-9, 13), ((), 1e9, 0), (("--sensitivity",), 1e9, 13), (("--no-sensitivity",), 1e-9, 0)],
+    ids=["enough time", "too little time", "all", "none"],
+)
+def test_wrong_priors_are_measured_no_longer_than_training(options, step, rows, files, uulearn, tmp_path, monkeypatch):
+    """On the fake clock, every epoch takes ``step`` seconds."""
+    ticks = itertools.count()
+    monkeypatch.setattr(sensitivity, "read_clock", lambda: step * next(ticks))
+    given = (*PRIORS, "--model", "linear", "--epochs", "3", *options, "--out", tmp_path / "m")
+    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *given)
+    assert code == 0, error
+    facts = TableModel.load(tmp_path / "m").facts.sensitivity
+    assert len(facts.rows) == rows
+    assert facts.budget_note is None
+    if not rows and not options:
+        assert re.match(r"A time budget of \d.* s is too short: the analysis trains at least 3 models", facts.skipped)
+        assert "--sensitivity measures all changes without a budget." in facts.skipped
+
+
+def test_report_says_how_many_changes_were_measured(files, uulearn, tmp_path, monkeypatch):
+    """On the fake clock, the first three models take half of the training time, and the others more than the rest."""
+    budgets, usual = [], sensitivity.BatchedTrainer
+
+    class Timed(usual):
+        def run(self):
+            histories = super().run()
+            budgets.append(len(self.runs))
+            return histories
+
+    def prior_sensitivity(*args, seconds, **arguments):
+        monkeypatch.setattr(sensitivity, "read_clock", lambda: 0.25 * seconds * sum(budgets))
+        return sensitivity.prior_sensitivity(*args, seconds=seconds, **arguments)
+
+    monkeypatch.setattr(sensitivity, "BatchedTrainer", Timed)
+    monkeypatch.setattr(estimates, "prior_sensitivity", prior_sensitivity)
+    given = (*PRIORS, "--model", "linear", "--epochs", "3", "--out", tmp_path / "m")
+    assert uulearn("fit", files / "a.csv", files / "b.csv", *given)[0] == 0
+    assert budgets == [3, 1]
+    facts = TableModel.load(tmp_path / "m").facts.sensitivity
+    assert [(row.parameter, row.error) for row in facts.rows[1:]] == [("θ", -0.1), ("θ", 0.1), ("θ′", 0.1)]
+    assert facts.budget_note.startswith("3 of 12 changes of the priors were measured in ")
+    assert uulearn("report", tmp_path / "m")[0] == 0
+    (report,) = tmp_path.rglob("*.html")
+    assert facts.budget_note in report.read_text()
+
+
+def test_single_model_that_is_not_batched_leaves_no_time(files, uulearn, tmp_path, monkeypatch):
+    """Three more models would take three times as long as training, so none is trained."""
+    monkeypatch.setattr(estimates, "prior_sensitivity", None)
+    given = (*PRIORS, "--model", "boosting", "--n-estimators", "1", "--epochs", "3", "--out", tmp_path / "m")
+    code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *given)
+    assert code == 0, error
+    skipped = TableModel.load(tmp_path / "m").facts.sensitivity.skipped
+    assert re.match(r"Training one model took \d.* s, and the measurement trains at least 3\.", skipped)
 
 
 def test_exports_numbers_booleans_and_categories(files, uulearn, tmp_path):

@@ -173,6 +173,15 @@ def test_each_model_of_a_batched_training_counts(clock):
     assert progress.text == "again: 650 of 2,600 epochs, 13 models at once, at most 9.0 s left"
 
 
+def test_models_of_a_stage_may_have_different_numbers_of_epochs(clock):
+    observer = FitProgress(clock=clock)
+    observer(StageStarted("training", 4))
+    observer(TrainingProgress(epochs=200, done=200, models=2, stopped=True))
+    observer(TrainingProgress(epochs=60, done=30))
+    assert observer.text.startswith("training: 430 of 520 epochs, model 3 of 4")
+    assert observer.fraction == pytest.approx(430 / 520)
+
+
 def test_single_model_is_not_numbered_and_each_stage_restarts_the_count(clock):
     progress = FitProgress(clock=clock)
     for stage in ("training", "again"):
@@ -282,7 +291,7 @@ def run(monkeypatch, arguments):
 def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(progress, "FIRST_LINE", 0.0)
     monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.0)
-    run(monkeypatch, [*command, tmp_path / "m"])
+    run(monkeypatch, [*command, tmp_path / "m", "--sensitivity"])
     lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
     assert lines[:4] == ["checking the settings", "reading both files", "encoding columns", "training"]
     epochs = [

@@ -172,33 +172,33 @@ def test_every_method_and_loss_reduces_the_objective(problem, method, loss):
 def test_rounds_are_chosen_for_all_folds_and_a_row_is_scored_at_a_round_that_other_rows_chose(problem):
     """The rounds and scores are those of the rules applied to predictions of all numbers of rounds."""
     given = read_two_tables(*(part[:100] for part in problem[:2]), any_shape=False)
-    plan = make_plan(boosting(epochs=25, lr=0.5, patience=None).get_params(deep=False), given)
+    plan = make_plan(boosting(epochs=40, lr=0.5, patience=None).get_params(deep=False), given)
     task = ModelTask(plan.data, PRIORS, 0.5, 6, folds=plan.folds)
     found = plan.learner.train_folds(task)
-    every = make_plan(boosting(epochs=25, lr=0.5, early_stopping=False).get_params(deep=False), given)
+    every = make_plan(boosting(epochs=40, lr=0.5, early_stopping=False).get_params(deep=False), given)
     full = every.learner.train_folds(task)
     rows = [plan.data.take(which, torch.arange(size)).numpy() for which, size in enumerate(plan.data.sizes)]
     own = [[part == fold for part in plan.folds] for fold in range(5)]
     held_out = torch.cat([torch.cat([part.scores[which] for part in found]) for which in (0, 1)])
     sizes = plan.data.sizes
     risk = UURisk(PRIORS, 0.5)
-    crossed = CrossedEpochs(sizes, [risk.coefficients], [fold_seed(6, 0)], 5)
+    crossed = CrossedEpochs(sizes, [risk.coefficients], [fold_seed(6, 0)], 15, 15)
     errors, scores = [], []
-    for count in range(1, 26):
+    for count in range(1, 41):
         trees = [BoostedTrees(*(array[:count] for array in vars(part.model.trees).values())) for part in full]
         by_set = [np.concatenate([trees[f].score(rows[which][own[f][which]]) for f in range(5)]) for which in (0, 1)]
         scores.append(torch.from_numpy(np.concatenate(by_set)))
         crossed.update(scores[-1][None], [True])
         sets = torch.repeat_interleave(torch.arange(2), torch.tensor(sizes))
         errors.append(uu_risk(scores[-1], sets, PRIORS, 0.5, loss="zero_one").unbiased.item())
-    smoothed = [np.mean(errors[max(0, last - 4) : last + 1]) for last in range(25)]
-    best = int(np.argmin(smoothed)) + 1
+    smoothed = [np.mean(errors[last - 15 : last]) for last in range(15, 41)]
+    best = int(np.argmin(smoothed)) + 15
     assert {part.history.best_epoch for part in found} == {best}
     assert {part.model.trees.values.shape[0] for part in found} == {best}
     expected = crossed.cross(scores[best - 1][None])[0]
     torch.testing.assert_close(held_out, expected, atol=1e-5, rtol=1e-4)
     assert (expected != scores[best - 1]).any()
-    assert {part.history.stop_reason for part in found} == {"all 25 epochs done"}
+    assert {part.history.stop_reason for part in found} == {"all 40 epochs done"}
 
 
 def test_one_callback_stops_the_models_of_all_folds(problem):

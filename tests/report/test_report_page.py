@@ -7,7 +7,7 @@ import pytest
 
 from helpers.report_page import checked, parse, section, words
 from uulearn import exceptions
-from uulearn.app.facts import ColumnFacts, RaisedWarning, SensitivityFacts
+from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts
 from uulearn.estimator.fitting import average_histories
 from uulearn.metrics import Estimate
 from uulearn.report import render_report, write_report
@@ -260,6 +260,15 @@ def test_ensembles_are_described(facts):
     text = words(section(checked(render_report(facts, average_histories(models))), "training"))
     assert "The ensemble has 2 models, whose scores are averaged; the curves show the mean over the models." in text
     assert "Their best epochs are 1 and 2." in text
+
+
+def test_changes_that_did_not_fit_in_the_time_budget_are_counted(facts, history, page):
+    note = "4 of 12 changes of the priors were measured in 9.0 s. --sensitivity measures all changes."
+    measured = replace(facts, sensitivity=replace(facts.sensitivity, rows=facts.sensitivity.rows[:5], budget_note=note))
+    root = checked(render_report(FitFacts.from_dict(measured.to_dict()), history))
+    assert note in words(section(root, "sensitivity"))
+    assert len(root.one("figure", id="figure-sensitivity").one("table").rows()) == 1 + 5
+    assert "changes of the priors were measured" not in words(section(page, "sensitivity"))
 
 
 def test_optional_parts_may_be_missing(facts, history):

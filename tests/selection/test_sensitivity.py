@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -24,11 +25,12 @@ from uulearn.exceptions import (
     NonFiniteRiskError,
     OneSidedPredictionsWarning,
     SwappedPriorsWarning,
+    TimeBudgetError,
 )
 from uulearn.metrics import Estimate, uu_accuracy
 from uulearn.risk.coefficients import check_set_priors, check_target_prior
 from uulearn.selection import Sensitivity, SensitivityRow, UUScorer, prior_sensitivity, sensitivity
-from uulearn.selection.sensitivity import Assumption, Skipped, alter_priors, check_errors
+from uulearn.selection.sensitivity import Assumption, Skipped, alter_priors, check_errors, order_by_information
 from uulearn.theory import prior_error_effect
 from uulearn.training import History
 
@@ -505,6 +507,156 @@ def test_warnings_are_raised_once_for_the_guess(stacked, data, monkeypatch):
     assert warnings_of(linear(epochs=1, lr=1e-6, random_state=3), far, sets, errors=[0.1]) == [
         OneSidedPredictionsWarning
     ]
+
+
+# ------------------------------------------------------------------------------------------------------- time budget
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Fake clock on which every model takes ``clock.step`` seconds; record the priors of the trained models."""
+
+    clock = SimpleNamespace(now=100.0, step=1.0, trained=[])
+
+    def timed(plan):
+        clock.now += clock.step
+        clock.trained.append((*plan.parameters.set_priors, plan.parameters.target_prior))
+        return run_plan(plan)
+
+    monkeypatch.setattr(sensitivity, "read_clock", lambda: clock.now)
+    monkeypatch.setattr(sensitivity, "run_plan", timed)
+    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+    return clock
+
+
+def test_most_informative_changes_come_first():
+    """Closer set priors change the estimate most, so they are measured first."""
+    for priors, first in [((0.8, 0.2), ["θ − 0.1", "θ′ + 0.1"]), ((0.2, 0.8), ["θ + 0.1", "θ′ − 0.1"])]:
+        guess = GUESS._replace(set_priors=priors)
+        ordered = order_by_information(alter_priors(guess, (-0.1, -0.05, 0.05, 0.1))[0])
+        names = [assumption.name for assumption in ordered]
+        assert names[:3] == ["your guess", *first]
+        assert names[5:7] == ["π − 0.1", "π + 0.1"]
+        assert names[-2:] == ["π − 0.05", "π + 0.05"]
+        assert len(names) == 13
+
+
+@pytest.mark.parametrize(("seconds", "measured"), [(7.0, 6), (6.9, 5), (4, 3), (3.0, 2)])
+def test_runs_that_fit_in_the_budget_are_trained(seconds, measured, one_by_one, data):
+    X, sets, _ = data
+    found = prior_sensitivity(linear(epochs=1), X, sets, errors=(-0.1, 0.1), seconds=seconds)
+    assert len(one_by_one.trained) == 1 + measured == len(found.rows)
+    assert one_by_one.trained[:3] == [(0.8, 0.2, 0.5), (0.7, 0.2, 0.5), (0.8, 0.3, 0.5)]
+    assert len(found.left_out) == 6 - measured
+    note = f"{measured} of 6 changes of the priors were measured in {1 + measured}.0 s; the others did not fit in the "
+    note += f"time budget of {seconds:.1f} s"
+    assert found.budget_note == (None if measured == 6 else note)
+    assert (note in str(found)) == (measured < 6)
+    order = [row.assumption for row in found.rows]  # as without a budget
+    assert order == [assumption for assumption in alter_priors(GUESS, (-0.1, 0.1))[0] if assumption in order]
+
+
+def test_slower_models_use_up_the_budget(one_by_one, data, monkeypatch):
+    X, sets, _ = data
+    timed = sensitivity.run_plan
+
+    def slower(plan):
+        one_by_one.step = 1.0 if len(one_by_one.trained) < 3 else 6.0
+        return timed(plan)
+
+    monkeypatch.setattr(sensitivity, "run_plan", slower)
+    found = prior_sensitivity(linear(epochs=1), X, sets, errors=(-0.1, 0.1), seconds=10)
+    assert len(found.rows) == 4
+    assert "3 of 6 changes of the priors were measured in 9.0 s" in str(found)
+
+
+def test_too_short_budget_stops_after_the_guess(one_by_one, data):
+    X, sets, _ = data
+    message = r"A time budget of 2\.9 s is too short: the analysis trains at least 3 models, and 1 took 1\.0 s"
+    with pytest.raises(TimeBudgetError, match=message):
+        prior_sensitivity(linear(epochs=1), X, sets, seconds=2.9)
+    assert len(one_by_one.trained) == 1
+
+
+def test_first_process_decides(one_by_one, data, monkeypatch):
+    """The clock of another process is not used: its budget would have ended."""
+    X, sets, _ = data
+
+    sent = []
+
+    class Other:
+        def broadcast(self, value):
+            sent.append(value)
+            return float(len(one_by_one.trained))  # one second per model in the first process
+
+    one_by_one.step = 50.0
+    monkeypatch.setattr(sensitivity, "join_workers", lambda *_: Other())
+    found = prior_sensitivity(linear(epochs=1), X, sets, errors=(-0.1, 0.1), seconds=5)
+    assert len(found.rows) == 5
+    assert sent == [50.0, 100.0, 150.0, 200.0, 250.0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "batches"),
+    [(13, [3, 10]), (100, [3, 10]), (7, [3, 4]), (3, [3])],
+)
+def test_batches_that_fit_in_the_budget_are_trained(seconds, batches, data, monkeypatch):
+    """A batch of n models takes n seconds."""
+    X, sets, _ = data
+    now, sizes, usual = [0.0], [], sensitivity.BatchedTrainer
+
+    class Timed(usual):
+        def run(self):
+            sizes.append(len(self.runs))
+            histories = super().run()
+            now[0] += len(self.runs)
+            return histories
+
+    monkeypatch.setattr(sensitivity, "read_clock", lambda: now[0])
+    monkeypatch.setattr(sensitivity, "BatchedTrainer", Timed)
+    found = prior_sensitivity(linear(epochs=3), X, sets, seconds=seconds)
+    assert sizes == batches
+    assert len(found.rows) == sum(batches)
+    assert found.batched
+    everything = prior_sensitivity(linear(epochs=3), X, sets)
+    assert sizes[len(batches) :] == [13]  # no budget
+    same = {row.assumption: row.shown.value for row in everything.rows}
+    for row in found.rows:
+        assert row.shown.value == pytest.approx(same[row.assumption], abs=1e-6)
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_batch_is_stopped_at_the_end_of_the_budget(ends, data, monkeypatch):
+    """If the clock jumps in the first batch, there is no result; in the second batch, the first one is the result."""
+    X, sets, _ = data
+    now, trainers, usual = [0.0], [], sensitivity.BatchedTrainer
+
+    class Timed(usual):
+        def __init__(self, *args, callback, **settings):
+            def late(epoch, records):
+                now[0] += 1 if len(trainers) <= ends else 100
+                return callback(epoch, records)
+
+            trainers.append(self)
+            super().__init__(*args, callback=late, **settings)
+
+    monkeypatch.setattr(sensitivity, "read_clock", lambda: now[0])
+    monkeypatch.setattr(sensitivity, "BatchedTrainer", Timed)
+    if not ends:
+        with pytest.raises(TimeBudgetError, match="at least 3 models, and training them took more than that"):
+            prior_sensitivity(linear(epochs=3), X, sets, seconds=50)
+    else:
+        found = prior_sensitivity(linear(epochs=3), X, sets, seconds=50)
+        assert len(found.rows) == 3
+        assert len(found.left_out) == 10
+    assert len(trainers[-1].histories[0]) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "10"])
+def test_budget_must_be_positive(seconds, data):
+    X, sets, _ = data
+    with pytest.raises(ValueError, match="seconds must be a positive number or None"):
+        prior_sensitivity(linear(), X, sets, seconds=seconds)
 
 
 # ------------------------------------------------------------------------------------------------- words and figure

@@ -1,5 +1,8 @@
 """`TableEncoder` as a scikit-learn transformer of pandas, polars and Arrow tables."""
 
+import datetime
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -117,6 +120,33 @@ def test_every_kind_of_table_gives_the_same_features(convert, fitted, frame):
     names = own.get_feature_names_out().tolist()
     order = [names.index(name) for name in fitted.get_feature_names_out()]
     np.testing.assert_array_equal(own.transform(table)[:, order], expected)
+
+
+def test_types_of_polars_are_read():
+    pl = pytest.importorskip("polars")
+    start = datetime.datetime(2024, 1, 1)
+    table = pl.DataFrame(
+        {
+            "ward": pl.Series(["a", "b", None] * 20, dtype=pl.Categorical),
+            "size": pl.Series(["x", "y", "y"] * 20, dtype=pl.Enum(["x", "y"])),
+            "born": [start.date() + datetime.timedelta(days=row % 17) for row in range(60)],
+            "seen": pl.Series([start + datetime.timedelta(hours=row % 23) for row in range(60)]).dt.replace_time_zone(
+                "UTC"
+            ),
+            "wait": [datetime.timedelta(seconds=7 * row % 31) for row in range(60)],
+            "dose": [Decimal(row % 13) / 4 for row in range(60)],
+            "smokes": [True, None, False] * 20,
+            "visits": pl.Series([row * row % 40 for row in range(60)], dtype=pl.UInt8),
+        }
+    )
+    encoder = TableEncoder().fit(table)
+    assert [column.kind for column in encoder.schema_.columns] == [
+        "category", "category", "date", "date", "number", "number", "boolean", "number",
+    ]  # fmt: skip
+    frame = table.to_pandas()
+    np.testing.assert_array_equal(encoder.transform(frame), encoder.transform(table))
+    with pytest.raises(TableError, match="column 'tags' of X has type large_list.*, which is not supported; drop it"):
+        TableEncoder().fit(table.with_columns(tags=pl.Series([[1, 2]] * 60)))
 
 
 def test_arrays_have_numbered_columns():

@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "study"))
@@ -34,7 +34,16 @@ def facts() -> dict[str, str]:
     """Return all facts of the page by name."""
     store = RunStore(ROOT / "results" / "study")
     finals, grid = store.records(study="finals"), store.records(study="grid")
-    parts = (_finals(finals), _trials(finals), _grid(grid), _patience(grid), _with_labels(), _tables())
+    parts = (
+        _finals(finals),
+        _trials(finals),
+        _grid(grid),
+        _patience(grid),
+        _with_labels(),
+        _tables(),
+        _small_mlps(),
+        _auto_rules(),
+    )
     return dict(item for part in parts for item in part)
 
 
@@ -274,3 +283,79 @@ def _summary(comparison: Comparison, label: str) -> Iterator[list[str]]:
 
 def _count(verdicts: dict[Any, bool]) -> str:
     return f"{sum(verdicts.values())} of {len(verdicts)}"
+
+
+# ------------------------------------------------------------------------------------------------ MLPs for small tables
+
+
+def _small_mlps() -> Iterator[tuple[str, str]]:
+    """Yield the label-free comparison of smaller MLPs with the former default, in percentage points of risk."""
+    study = ROOT / "results" / "study"
+    found: dict[tuple[str, str], dict[tuple[Any, ...], Record]] = defaultdict(dict)
+    for record in records.read([study / "mlp_choice.jsonl.gz"]).fits.values():
+        run = record["configuration"]
+        cell = run["table"], tuple(run["set_priors"]), run["rows"], run["seed"]
+        for rule, values in record["rules"].items():
+            found[run["setting"], rule][cell] = values
+    former, small = found["base", "epochs 200"], found["128x2 lr 1e-2 dropout 0.25", "epochs 60"]
+    yield "small-settings", str(len({setting for setting, _ in found}))
+    yield "small-cells", str(len(small))
+    yield "small-rows", f"{min(cell[2] for cell in small):,} to {max(cell[2] for cell in small):,}"
+    yield "small-seconds", f"{100 * median(small[cell]['seconds'] / former[cell]['seconds'] for cell in small):.0f}"
+    large: dict[tuple[Any, ...], dict[str, Record]] = defaultdict(dict)
+    for line in (study / "mlp_larger.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        large[record["t"], tuple(record["p"]), record["n"], record["seed"]][record["c"]] = record
+    yield "medium-cells", str(len(large))
+    yield "medium-rows", f"{min(cell[2] for cell in large):,} to {max(cell[2] for cell in large):,}"
+    for priors in ((0.8, 0.2), (0.6, 0.4)):
+        differences: dict[str, list[tuple[str, float, float]]] = {"small": [], "medium": []}
+        for cell, values in small.items():
+            if cell[1] == priors:
+                own, base = ((one["risk"] + one["calibrated_risk"]) / 2 for one in (values, former[cell]))
+                differences["small"].append((cell[0], cell[2], 100 * (own - base)))
+        for cell, runs in large.items():
+            if cell[1] == priors:
+                differences["medium"].append((cell[0], 1.0, 100 * (runs["wide100"]["risk"] - runs["old"]["risk"])))
+        for name, values in differences.items():
+            mean, error = _mean_over_tables(values)
+            yield f"{name}-{priors[0]:g}", f"{signed(mean)} ± {error:.1f}"
+
+
+AUTO_RULES = {
+    "best": "the model with the lowest risk",
+    "simple1": "the simplest model within one standard error",
+    "avg0.5": "average within 0.5 standard errors",
+    "avg1": "average within one standard error",
+    "avg1.5": "average within 1.5 standard errors",
+    "avg2": "average within two standard errors",
+    "all": "average of all three models",
+    "mlp+boost": "average of trees and MLP",
+}
+"""Rules of ``benchmarks/study/auto_rules.py`` in words."""
+
+
+def _auto_rules() -> Iterator[tuple[str, str]]:
+    """Yield the label-free comparison of rules that choose among models."""
+    text = (ROOT / "results" / "study" / "auto_rules.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    rows = []
+    for rule, words in AUTO_RULES.items():
+        changes = [100 * (line[rule] - line["avg2"]) for line in lines]
+        error = stdev(changes) / len(changes) ** 0.5
+        rows.append([words, f"{signed(fmean(changes))} ± {error:.1f}" if error else "–"])
+    yield "auto-rules", table(["rule", "risk, points"], rows)
+    yield "auto-cells", str(len(lines))
+    yield "auto-rows", f"{min(line['n'] for line in lines):,} to {max(line['n'] for line in lines):,}"
+    for model in ("linear", "boosting", "mlp"):
+        yield f"auto-{model}", f"{100 * fmean(line['singles'][model] for line in lines):.1f}"
+
+
+def _mean_over_tables(values: Sequence[tuple[str, float, float]]) -> tuple[float, float]:
+    """Return the weighted mean of (table, weight, value), and its standard error over tables."""
+    total = sum(weight for _, weight, _ in values)
+    mean = sum(weight * value for _, weight, value in values) / total
+    sums: dict[str, float] = defaultdict(float)
+    for name, weight, value in values:
+        sums[name] += weight * (value - mean)
+    return mean, float(sum(part**2 for part in sums.values()) ** 0.5) / total

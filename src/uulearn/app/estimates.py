@@ -10,9 +10,10 @@ from sklearn.base import clone
 
 from uulearn import defaults
 from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, SensitivityFacts, TargetFacts
+from uulearn.app.formatting import sentence
 from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
-from uulearn.exceptions import BeyondPriorsWarning
+from uulearn.exceptions import BeyondPriorsWarning, TimeBudgetError
 from uulearn.metrics import check_mixture, evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
@@ -28,6 +29,7 @@ HISTOGRAM_TAIL = 0.002
 MAX_SHUFFLED_COLUMNS = 200
 """Maximum number of columns that are shuffled; each one requires scoring the evaluation rows again."""
 
+MEASURE_ALL = "By default, the time budget is the training time; --sensitivity measures all changes without a budget."
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
 Priors = tuple[float, float]
@@ -111,10 +113,12 @@ def column_importance(
     return tuple(found[place] for place in np.argsort(-np.array(drops), kind="stable"))
 
 
-def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64]) -> SensitivityFacts:
+def sensitivity_facts(
+    classifier: UUClassifier, X: NDArray[np.float32], sets: NDArray[np.int64], seconds: float | None = None
+) -> SensitivityFacts:
     """Measure how a wrong prior changes the estimated accuracy, by training one model per changed prior.
 
-    If several models were compared, the one with the lowest risk is trained.
+    If several models were compared, the one with the lowest risk is trained. ``seconds`` is the time budget.
     """
     compared = [(entry.risk, entry.model) for entry in classifier.comparison_ or () if entry.risk is not None]
     model = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
@@ -127,7 +131,11 @@ def sensitivity_facts(classifier: UUClassifier, X: NDArray[np.float32], sets: ND
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit of the classifier has already raised them
-        found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS)
+        try:
+            found = prior_sensitivity(classifier, X, sets, errors=defaults.SENSITIVITY_ERRORS, seconds=seconds)
+        except TimeBudgetError as error:
+            return SensitivityFacts(skipped=f"{sentence(str(error))} {MEASURE_ALL}")
     rows = [(row, row.assumption) for row in found.rows]
     errors = [PriorError(LETTERS.get(a.parameter, a.name), a.error, row.shown, row.differing) for row, a in rows]
-    return SensitivityFacts(tuple(errors), found.conclusion)
+    note = None if found.budget_note is None else f"{sentence(found.budget_note)} {MEASURE_ALL}"
+    return SensitivityFacts(tuple(errors), found.conclusion, budget_note=note)

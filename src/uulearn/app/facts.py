@@ -112,6 +112,8 @@ class SensitivityFacts:
     rows: tuple[PriorError, ...] = ()
     conclusion: str | None = None
     skipped: str | None = None
+    budget_note: str | None = None
+    """What was left out because of the time budget, and how to measure it."""
 
 
 @dataclass(frozen=True)

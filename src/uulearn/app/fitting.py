@@ -20,7 +20,7 @@ import torch
 
 from uulearn import defaults
 from uulearn._version import __version__
-from uulearn.app.estimates import evaluation_facts, sensitivity_facts
+from uulearn.app.estimates import MEASURE_ALL, evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
@@ -33,15 +33,15 @@ from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
 from uulearn.models import IMAGE_MODELS
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
+from uulearn.selection.sensitivity import MIN_MODELS
+from uulearn.tabular import TableEncoder
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
-from uulearn.training.progress import ProgressCallback, StageStarted, no_progress
+from uulearn.training.progress import ProgressCallback, StageStarted, format_duration, no_progress
 from uulearn.training.workers import Workers
 
 PRIOR_ROWS = 20_000
 """Maximum number of rows per file used to estimate the priors; more rows hardly change the estimate."""
-QUICK_SECONDS = 10.0
-"""Training time in seconds up to which the effect of wrong priors is measured by default."""
 TABLE_DEFAULTS: dict[str, Any] = {"model": defaults.AUTO}
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
 SHARED_ROWS = "rows"
@@ -80,9 +80,10 @@ def fit_files(
         classifier = make_classifier(settings, checkpoint)
         with read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X):
             priors, estimate = resolve_priors(settings, X, progress)
-            trained = train(settings, classifier.set_params(set_priors=priors), X, folder, progress, workers)
+            classifier.set_params(set_priors=priors)
+            trained = train(settings, classifier, X, folder, progress, workers, prepared.encoder)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
-    classifier.set_params(training__distributed=False)
+    classifier = trained.classifier.set_params(training__distributed=False)
     plain = (bool, int, float, str, tuple, list, dict)
     parameters = classifier.get_params(deep=True).items()
     stored = {name: value for name, value in parameters if name not in SET_BY_FIT and isinstance(value, plain)}
@@ -99,7 +100,7 @@ def fit_files(
         **measured,
     )
     images = prepared.schema if isinstance(prepared.schema, ImageSchema) else None
-    return TableModel(classifier.with_encoder(prepared.encoder), facts, images), complete
+    return TableModel(classifier, facts, images), complete
 
 
 def read_and_encode(
@@ -181,11 +182,13 @@ def train(
     folder: Path,
     progress: ProgressCallback,
     workers: Workers | None,
+    encoder: TableEncoder | None,
 ) -> TrainingOutcome:
-    """Train the classifier; the rows for evaluation are held out or scored out of fold."""
+    """Train the classifier on encoded rows; the rows for evaluation are held out or scored out of fold."""
     classifier.set_params(training__distributed=workers is not None)
     started = time.perf_counter()
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
+    classifier = classifier.with_encoder(encoder)
     seconds = time.perf_counter() - started
     if workers is not None:
         seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
@@ -247,22 +250,23 @@ def collect_facts(
 def _measure_sensitivity(
     settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback
 ) -> SensitivityFacts:
-    skipped = None
+    skipped, single = None, trained.classifier.trained_.n_models is None
     if settings.sensitivity is False:
         skipped = "The measurement was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold out some of them for the comparison."
-    elif settings.sensitivity is None and trained.seconds > QUICK_SECONDS:
-        skipped = (
-            f"The measurement would train about twelve more models, each for {trained.seconds:.0f} s; use "
-            "--sensitivity to run it."
+    elif settings.sensitivity is None and single and trained.classifier.model not in ("linear", "mlp"):
+        skipped = (  # not even three models, trained one after the other, would fit in the time budget
+            f"Training one model took {format_duration(trained.seconds)}, and the measurement trains at least "
+            f"{MIN_MODELS}. {MEASURE_ALL}"
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)
     progress(
         StageStarted("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
     )
-    return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained))
+    seconds = None if settings.sensitivity else trained.seconds
+    return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained), seconds)
 
 
 def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:

@@ -57,7 +57,7 @@ class FitSettings:
     """Fraction of the rows held out to evaluate the model; unused if every row has an out-of-fold score."""
     allow_leakage: bool = False
     sensitivity: bool | None = None
-    """Whether to train again with wrong priors to measure their effect; None means yes if training is fast."""
+    """Whether to train again with wrong priors to measure their effect; None means for at most as long as training."""
     seed: int = 0
     classifier: Mapping[str, Any] = field(default_factory=dict)
 

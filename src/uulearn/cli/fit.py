@@ -53,7 +53,7 @@ def fit(
     model: Annotated[
         str | None,
         name_option(
-            "Model: auto (compares linear, boosting and mlp), one of these, resnet32 or allconvnet. Default: auto "
+            "Model: auto (compares boosting and mlp), mlp, linear, boosting, resnet32 or allconvnet. Default: auto "
             "(images: resnet32)."
         ),
     ] = None,
@@ -81,7 +81,7 @@ def fit(
         bool | None, flag("Keep columns that identify the file of a row or look like the label.", "--allow-leakage")
     ] = None,
     sensitivity: Annotated[
-        bool | None, flag("Train again with wrong priors to measure their effect. Default: only if training is fast.")
+        bool | None, flag("Measure all effects of wrong priors. Default: those that take no longer than training.")
     ] = None,
     config: Annotated[Path | None, option("FILE", "TOML file with these settings; options override the file.")] = None,
     resume: Annotated[bool, flag("Continue an interrupted fit.", "--resume")] = False,

@@ -165,7 +165,7 @@ class FitProgress:
 
     @property
     def _total(self) -> int:
-        return self._models * self._epochs
+        return sum(self._before) + (self._models - self._finished_models) * self._epochs
 
     def _start_stage(self, stage: str, models: int) -> None:
         self.stage, self._expected_models = stage, models

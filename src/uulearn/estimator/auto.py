@@ -1,8 +1,8 @@
 """Train several kinds of models on the same folds, and use those with the lowest estimated error (``model="auto"``).
 
 The models are compared by the zero-one risk of their calibrated out-of-fold predictions, which needs no labels. Models
-whose risk is within one standard error of the lowest risk are considered equally good, so their log-odds are averaged.
-All other models are discarded.
+whose risk is at most two standard errors above the lowest risk are considered equally good, so their log-odds are
+averaged. All other models are discarded.
 
 The comparison would make the estimated accuracy optimistic if a row took part in the choice of its own model.
 Therefore, the out-of-fold score of a row comes from the models that the rows of the other folds chose.
@@ -48,6 +48,8 @@ from uulearn.risk.coefficients import uu_coefficients
 from uulearn.storage import read_value
 from uulearn.training.workers import join_workers
 
+MAX_ERRORS = 2.0
+"""A model is used if its risk is at most this number of standard errors above the lowest risk."""
 FLOPS = 5e10
 """Floating-point operations per second of one core, for estimating the training time of networks."""
 STEP_SECONDS = 2e-3
@@ -84,11 +86,11 @@ class AutoOptions:
             )
         if "models" in given:
             names = given["models"]
-            known = isinstance(names, list | tuple) and names and all(name in defaults.AUTO_MODELS for name in names)
-            if not known or len(set(names)) < len(names):
-                listed = ", ".join(map(repr, defaults.AUTO_MODELS))
+            known = isinstance(names, list | tuple) and set(names) <= set(defaults.COMPARABLE_MODELS)
+            if not known or not names or len(set(names)) < len(names):
+                listed = ", ".join(map(repr, defaults.COMPARABLE_MODELS))
                 raise ValueError(f"model_params: models must be some of {listed}, got {names!r}.")
-            given["models"] = tuple(name for name in defaults.AUTO_MODELS if name in names)
+            given["models"] = tuple(name for name in defaults.COMPARABLE_MODELS if name in names)
         seconds = given.get("seconds", defaults.AUTO_SECONDS)
         if not isinstance(seconds, Real) or not float(seconds) > 0:
             raise ValueError(f"model_params: seconds must be a number above 0, got {seconds!r}.")
@@ -310,7 +312,7 @@ class AutoLearner(Learner):
 def compare(
     decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
 ) -> list[ComparedModel]:
-    """Estimate the risk of each model, and use those within one standard error of the lowest risk.
+    """Estimate the risk of each model, and use those that are not significantly worse than the best (`MAX_ERRORS`).
 
     ``decisions`` are calibrated out-of-fold decision values. The standard error is that of the difference between two
     models, which is small if they agree on most rows.
@@ -331,7 +333,7 @@ def compare(
         changed = weights * (own.astype(np.float64) - positive[best])
         variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in (0, 1))
         difference, error = risks[name] - risks[best], float(np.sqrt(variance))
-        found.append(ComparedModel(name, difference <= error, risks[name], difference, error))
+        found.append(ComparedModel(name, difference <= MAX_ERRORS * error, risks[name], difference, error))
     return found
 
 

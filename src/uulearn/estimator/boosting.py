@@ -42,6 +42,8 @@ from uulearn.training.progress import ProgressBar
 
 Matrix = NDArray[np.float32]
 
+ROUNDS_PER_EPOCH = 3
+"""Factor of ``smoothing``, which is a number of epochs of a network."""
 CURVATURE = 0.25
 """Bound of the second derivative of a loss; 0.25 is exact for the logistic loss."""
 
@@ -327,7 +329,10 @@ class _SharedRounds:
     def __init__(self, runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> None:
         self.runs = runs
         sets = np.concatenate([run.held_out_sets for run in runs])
-        self.best = follow_epochs(options, len(sets) > 0)
+        # A tree changes the scores less than an epoch of a network, so the error is averaged over more of them.
+        smoothing = ROUNDS_PER_EPOCH * options.smoothing
+        options = dataclasses.replace(options, smoothing=smoothing)
+        self.best = follow_epochs(options, len(sets) > 0, smoothing)
         self.scores: Tensor | None = None
         """Scores of the held-out rows after the best round, or after the last round without early stopping."""
         self._crossed: CrossedEpochs | None = None
@@ -339,7 +344,7 @@ class _SharedRounds:
         first, second = np.bincount(sets, minlength=2).tolist()
         if self.best is not None and min(first, second) > 1:
             seed = runs[0].task.seed
-            self._crossed = CrossedEpochs((first, second), [risk.coefficients], [seed], options.smoothing)
+            self._crossed = CrossedEpochs((first, second), [risk.coefficients], [seed], smoothing, smoothing)
 
     def update(self) -> None:
         """Add the scores of the next round, and set the best epoch of all models if this round is the best so far."""

@@ -53,12 +53,13 @@ class UUClassifier(TrainedClassifier):
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory, Learner or None
-        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains these three and uses the
-        best or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any module that returns one score per
-        row. None is ``"auto"`` for data frames and Arrow tables if the priors are known, and otherwise ``"mlp"``. A
-        class or factory is called with ``model_params``, and with ``n_features`` (tables) or ``shape`` (images) if it
-        accepts this argument. A module instance is copied. A `uulearn.estimator.Learner` trains other kinds of models
-        and ignores ``loss``, ``epochs`` and the other parameters for training networks.
+        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and
+        ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any
+        module that returns one score per row. None is ``"auto"`` for data frames and Arrow tables if the priors are
+        known, and otherwise ``"mlp"``. A class or factory is called with ``model_params``, and with ``n_features``
+        (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
+        `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
+        parameters for training networks.
     model_params : dict, None or "auto"
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. "auto" is a smaller network
         with dropout for ``"mlp"`` on small tables (see ``epochs``), otherwise None. For the model ``"auto"``, see
@@ -286,6 +287,7 @@ class UUClassifier(TrainedClassifier):
     ) -> Self:
         """Train on two sets that are passed separately; large sets are not copied. See `fit` for the other parameters.
 
+        Two data frames or Arrow tables are encoded, see the parameter ``encoder``; they need the same columns.
         Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
         For streamed sets, a single model is trained, and the held-out rows of each set are loaded into memory.
         """

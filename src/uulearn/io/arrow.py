@@ -246,7 +246,7 @@ def _plain_type(kind: Any) -> Any:
 
 def _convert(column: Any, plain: Any) -> Any:
     if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        return _convert(column.dictionary, plain).take(column.indices)
     kind = column.type
     if pa.types.is_time32(kind):
         column = column.cast(pa.int32())

@@ -37,6 +37,7 @@ def tabulate(found: Sensitivity) -> str:
     used = f"labels were used only for the true accuracy: {positive}" if found.labels_used else "no label was used"
     lines.append(used)
     lines += [f"skipped: {assumption.name}, as {reason}" for assumption, reason in found.skipped]
+    lines += [found.budget_note] if found.budget_note else []
     return "\n".join([*lines, conclude(found)])
 
 

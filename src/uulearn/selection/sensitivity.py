@@ -7,11 +7,12 @@ changes one prior at a time, trains with the changed value, and reports both eff
 import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from uulearn.estimator.learners import NetworkLearner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import choose_seed
 from uulearn.estimator.reading import read_joint_table
-from uulearn.exceptions import NonFiniteRiskError
+from uulearn.exceptions import NonFiniteRiskError, TimeBudgetError
 from uulearn.metrics import Estimate, evaluate_labeled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior
@@ -34,10 +35,17 @@ from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
 from uulearn.training.batched import BatchedTrainer, Run
 from uulearn.training.batched.out_of_fold import can_be_batched
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import TrainingOptions, resolve_device
+from uulearn.training.progress import format_duration
+from uulearn.training.workers import Workers, join_workers
 
 # Parameter name of the assumption with unchanged priors.
 BASELINE = "baseline"
+# Minimum number of models within a time budget: the baseline and the two most informative changes.
+MIN_MODELS = 3
+
+# Clock of the time budget, in seconds; it never goes back.
+read_clock = time.monotonic
 
 Scores = NDArray[np.float32]
 
@@ -100,6 +108,10 @@ class Sensitivity:
     batched: bool
     """Whether all runs were trained together."""
     seed: int
+    left_out: tuple[Assumption, ...] = ()
+    """Changes that did not fit in the time budget."""
+    budget_note: str | None = None
+    """Number of measured changes and the times, if some changes did not fit in the time budget."""
 
     @property
     def labels_used(self) -> bool:
@@ -152,6 +164,7 @@ def prior_sensitivity(
     *,
     errors: Sequence[float] = defaults.SENSITIVITY_ERRORS,
     test_data: tuple[Any, Any] | None = None,
+    seconds: float | None = None,
 ) -> Sensitivity:
     """Train the classifier again with each error added to θ, θ′ or π, and compare the results.
 
@@ -171,6 +184,9 @@ def prior_sensitivity(
         Errors that are added to each prior in turn. Impossible priors are skipped and listed in the result.
     test_data : (X, y), optional
         Labeled rows of the target population, used only for the true accuracy.
+    seconds : float, optional
+        Time budget. Large errors of θ and θ′ are measured first, then those of π, then smaller errors, until the next
+        model is expected to end too late. If not even three models fit, a `TimeBudgetError` is raised.
 
     Examples
     --------
@@ -188,13 +204,16 @@ def prior_sensitivity(
             f"classifier must be a UUClassifier, got {type(classifier).__name__}; for a pipeline, pass its last step, "
             "and X transformed by the steps before it."
         )
+    if seconds is not None and (not isinstance(seconds, Real) or not float(seconds) > 0):
+        raise ValueError(f"seconds must be a positive number or None (no time budget), got {seconds!r}.")
+    started = read_clock()
     parameters = _single_run(classifier)
     check_parameters(parameters)
     guess = Assumption(
         BASELINE, 0.0, check_set_priors(parameters["set_priors"]), check_target_prior(parameters["target_prior"])
     )
     assumed, skipped = alter_priors(guess, errors)
-    study = _train_all(parameters, assumed, X, sets, test_data)
+    study = _train_all(parameters, assumed, X, sets, test_data, None if seconds is None else (started, float(seconds)))
     labels = None if study.plan.test is None else study.plan.test[1]
     return Sensitivity(
         rows=tuple(_evaluate(study.results, study)),
@@ -204,6 +223,8 @@ def prior_sensitivity(
         test_prior=None if labels is None else float(labels.double().mean()),
         batched=study.batched,
         seed=study.plan.seed,
+        left_out=tuple(altered for altered in assumed if altered not in study.results),
+        budget_note=study.budget_note,
     )
 
 
@@ -272,11 +293,74 @@ def check_errors(errors: Sequence[float]) -> list[float]:
     return sorted(map(float, values))
 
 
+def order_by_information(assumed: Sequence[Assumption]) -> list[Assumption]:
+    """Return the guess, followed by the changes in decreasing order of their expected effect on the estimate.
+
+    Larger errors come first. Of equal errors, those of θ and θ′ come before those of π, and set priors that are closer
+    to each other before set priors that are further apart.
+    """
+    guess, *changes = assumed
+
+    def distance(assumption: Assumption) -> float:
+        return abs(assumption.set_priors[0] - assumption.set_priors[1])
+
+    def key(altered: Assumption) -> tuple[float, bool, bool]:
+        return -abs(altered.error), altered.parameter == "pi", distance(altered) > distance(guess)
+
+    return [guess, *sorted(changes, key=key)]
+
+
 class _Scored(NamedTuple):
     """Decision values of all rows, and of the test rows."""
 
     rows: Scores
     test: Scores | None = None
+
+
+Results = dict[Assumption, _Scored | str]
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """Time budget of all runs; if several processes train together, the clock of the first one decides."""
+
+    started: float
+    seconds: float
+    workers: Workers | None
+
+    def elapsed(self) -> float:
+        """Return the number of seconds since the start, the same in all processes."""
+        passed = read_clock() - self.started
+        return passed if self.workers is None else float(self.workers.broadcast(passed))
+
+    def train(
+        self, assumed: Sequence[Assumption], train: Callable[[Sequence[Assumption]], Results], batched: bool
+    ) -> tuple[Results, str | None]:
+        """Train the runs that fit in the budget, the most informative first; return a note if some did not fit."""
+        waiting = order_by_information(assumed)
+        least = number = min(MIN_MODELS, len(waiting))
+        results: Results = {}
+        while waiting and number:
+            at_once = number if batched else 1
+            results |= train(waiting[:at_once])
+            waiting = waiting[at_once:]
+            passed, done = self.elapsed(), len(results)
+            number = int(done * self.seconds / passed) - done if passed > 0 else len(waiting)
+            number = max(0, number)  # of models that are expected to end in time, from the mean time so far
+            if done < least and done + number < least:
+                times = f"{done} took {format_duration(passed)}" if done else "training them took more than that"
+                raise TimeBudgetError(
+                    f"A time budget of {format_duration(self.seconds)} is too short: the analysis trains at least "
+                    f"{least} models, and {times}."
+                )
+        results = {assumption: results[assumption] for assumption in assumed if assumption in results}
+        if len(results) == len(assumed):
+            return results, None
+        note = (
+            f"{len(results) - 1} of {len(assumed) - 1} changes of the priors were measured in "
+            f"{format_duration(passed)}; the others did not fit in the time budget of {format_duration(self.seconds)}"
+        )
+        return results, note
 
 
 @dataclass(frozen=True)
@@ -287,12 +371,23 @@ class _Study:
     """The plan for the guessed priors."""
     train: TwoSets
     held_out: TwoSets
-    results: dict[Assumption, _Scored | str]
+    results: Results
     batched: bool
+    budget_note: str | None = None
 
 
-def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any, sets: Any, test_data: Any) -> _Study:
-    """Read the rows, hold some out, and train all runs; they are trained together if batched training is possible."""
+def _train_all(
+    parameters: dict[str, Any],
+    assumed: Sequence[Assumption],
+    X: Any,
+    sets: Any,
+    test_data: Any,
+    allowed: tuple[float, float] | None,
+) -> _Study:
+    """Read the rows, hold some out, and train the runs, together if possible.
+
+    ``allowed`` contains the start and the length of the time budget, if there is one.
+    """
     given = read_joint_table(parameters, X, sets, test_data=test_data)
     assert isinstance(given.data, TwoSets)
     if given.test is not None and bool((given.test[1] == given.test[1][0]).all()):
@@ -300,33 +395,64 @@ def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any
         raise ValueError(f"all rows of test_data are {found}; pass rows of both classes to compute the accuracy.")
     fraction = parameters["validation_fraction"] or defaults.SENSITIVITY_FRACTION
     train, held_out = hold_out(given.data, fraction, parameters["random_state"])
-    positions = train.positions, held_out.positions
     validation = held_out if parameters["n_estimators"] == 1 else None  # an ensemble is validated out of fold
     plan = make_plan(parameters, FitData(train, given.columns, validation, given.test))
     # All rows in their original order and, if given, the test rows.
     tables = [train.rows[0], *([] if plan.test is None else [plan.test[0]])]
     learner = plan.learner
-    if not (
+    batched = (
         plan.folds is None
         and isinstance(learner, NetworkLearner)
         and isinstance(learner.model, str)
         and can_be_batched(learner.model, train, learner.options)
-    ):
-        return _Study(plan, train, held_out, _train_one_by_one(plan, assumed, tables), batched=False)
+    )
+    budget = None
+    if allowed is not None:
+        workers = join_workers(plan.parameters.training.distributed, resolve_device(plan.parameters.device))
+        budget = _Budget(*allowed, workers)
+
+    def train_runs(chosen: Sequence[Assumption]) -> Results:
+        if batched:
+            return _train_together(plan, chosen, train, held_out, tables, budget)
+        return _train_one_by_one(plan, chosen, tables)
+
+    results, note = (train_runs(assumed), None) if budget is None else budget.train(assumed, train_runs, batched)
+    return _Study(plan, train, held_out, results, batched, note)
+
+
+def _train_together(
+    plan: FitPlan,
+    assumed: Sequence[Assumption],
+    train: TwoSets,
+    held_out: TwoSets,
+    tables: Sequence[Rows],
+    budget: _Budget | None,
+) -> Results:
+    """Train all runs together; if the time budget ends before the last epoch, stop and return no results."""
+    learner, index, late = cast(NetworkLearner, plan.learner), train.positions, False
+
+    def stop_if_late(epoch: int, _: object) -> bool:
+        nonlocal late
+        late = budget is not None and epoch < learner.options.epochs and budget.elapsed() > budget.seconds
+        return late
+
     trainer = BatchedTrainer(
         tables[0].slice(0, tables[0].n_rows),
         [
-            Run(positions[0], priors, pi, learner.method, learner.slope, seed=plan.seed, held_out=positions[1])
+            Run(index, priors, pi, learner.method, learner.slope, seed=plan.seed, held_out=held_out.positions)
             for _, _, priors, pi in assumed
         ],
-        model=learner.model,
+        model=cast(str, learner.model),
         model_params=learner.model_params,
         loss=learner.loss,
         options=learner.run_options(plan.seed),
+        callback=stop_if_late,
     )
     reasons = [history.stop_reason or "" for history in trainer.run()]
+    if late:
+        return {}
     scores = [trainer.scores(table.slice(0, table.n_rows)).numpy() for table in tables]
-    results: dict[Assumption, _Scored | str] = {}
+    results: Results = {}
     for place, (assumption, reason) in enumerate(zip(assumed, reasons, strict=True)):
         own = [part[place] for part in scores]
         if plan.parameters.calibrated and "not finite" not in reason:
@@ -334,20 +460,18 @@ def _train_all(parameters: dict[str, Any], assumed: Sequence[Assumption], X: Any
             line = fit_platt_scaling(decided.astype(float), membership, assumption.set_priors, assumption.target_prior)
             own = [decision_values(part, line) for part in own]
         results[assumption] = reason if "not finite" in reason else _Scored(*own)
-    return _Study(plan, train, held_out, results, batched=True)
+    return results
 
 
-def _train_one_by_one(
-    plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]
-) -> dict[Assumption, _Scored | str]:
+def _train_one_by_one(plan: FitPlan, assumed: Sequence[Assumption], tables: Sequence[Rows]) -> Results:
     """Fit one classifier per assumption; an ensemble splits the training rows into folds."""
-    results: dict[Assumption, _Scored | str] = {}
+    results: Results = {}
     for assumption in assumed:
         parameters = dataclasses.replace(
             plan.parameters, set_priors=assumption.set_priors, target_prior=assumption.target_prior
         )
         result = run_plan(dataclasses.replace(plan, parameters=parameters, learner=make_learner(parameters), test=None))
-        if isinstance(result.error, NonFiniteRiskError) and results:  # not for the guess itself
+        if isinstance(result.error, NonFiniteRiskError) and assumption.parameter != BASELINE:
             results[assumption] = result.history.stop_reason or ""
         elif result.error is not None:
             raise result.error

@@ -256,7 +256,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def encode_rows(self, rows: pd.DataFrame) -> Matrix:
         """Return the features of typed rows."""
         check_is_fitted(self)
-        out = np.empty((len(rows), len(self._features())), dtype=np.float32)
+        out = np.empty((len(rows), sum(map(len, self.feature_groups().values()))), dtype=np.float32)
         start = 0
         with np.errstate(over="ignore"):  # only an altered encoder overflows; the classifier rejects infinite features
             for block in self._blocks(rows):

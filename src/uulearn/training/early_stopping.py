@@ -28,15 +28,16 @@ class BestEpoch:
     """Tracker of the best epoch so far according to a metric to minimize.
 
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
-    epoch is noisy. After ``patience`` epochs without improvement, `exhausted` is true.
+    epoch is noisy. After ``patience`` epochs without improvement, `exhausted` is true. Epochs before ``first`` are
+    forgotten once it is reached, because their means are over few epochs.
 
     >>> best = BestEpoch(smoothing=2, patience=3)
     >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
     ([True, True, True, False, False], 3)
     """
 
-    def __init__(self, smoothing: int, patience: int | None) -> None:
-        self.patience = patience
+    def __init__(self, smoothing: int, patience: int | None, first: int = 1) -> None:
+        self.patience, self.first = patience, first
         self.epoch: int | None = None
         self.value = math.inf
         self.seen = 0
@@ -47,6 +48,8 @@ class BestEpoch:
         self.seen += 1
         self._window.append(metric)
         smoothed = sum(self._window) / len(self._window)
+        if self.seen == self.first:
+            self.value = math.inf
         if not smoothed < self.value:  # also if it is NaN
             return False
         self.epoch, self.value = self.seen, smoothed
@@ -70,7 +73,7 @@ class BestEpoch:
         return f"no better epoch in {self.patience} (the best is epoch {self.epoch})"
 
 
-def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
+def follow_epochs(options: RunOptions, has_held_out: bool, first: int = 1) -> BestEpoch | None:
     """Return the best-epoch tracker of one run, or None if early stopping is disabled."""
     if not options.early_stopping:
         if options.patience is not None:
@@ -81,7 +84,7 @@ def follow_epochs(options: RunOptions, has_held_out: bool) -> BestEpoch | None:
             "early_stopping=True requires held-out rows of both sets, but none were given; hold out some rows, or set "
             "early_stopping=False."
         )
-    return BestEpoch(options.smoothing, options.patience)
+    return BestEpoch(options.smoothing, options.patience, first)
 
 
 class CrossedEpochs:
@@ -93,7 +96,12 @@ class CrossedEpochs:
     """
 
     def __init__(
-        self, sizes: tuple[int, int], coefficients: Sequence[UUCoefficients], seeds: Sequence[int], smoothing: int
+        self,
+        sizes: tuple[int, int],
+        coefficients: Sequence[UUCoefficients],
+        seeds: Sequence[int],
+        smoothing: int,
+        first: int = 1,
     ) -> None:
         self.sizes = list(sizes)
         self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
@@ -104,7 +112,7 @@ class CrossedEpochs:
         """Scores of the rows at the epoch selected without their own part, shape (R, n)."""
         self.magnitude = torch.full((len(seeds), EPOCH_PARTS), math.nan)
         """Mean magnitude of all scores at the epoch selected without one of the parts, shape (R, parts)."""
-        self._best = [[BestEpoch(smoothing, None) for _ in range(EPOCH_PARTS)] for _ in seeds]
+        self._best = [[BestEpoch(smoothing, None, first) for _ in range(EPOCH_PARTS)] for _ in seeds]
         # If q and q′ are the fractions of each set predicted positive, the error is a − c − (a + b)q + (c + d)q′.
         self._constants = torch.tensor([[a - c] for a, _, c, _ in coefficients], dtype=torch.float64)
         slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in coefficients], dtype=torch.float64)
