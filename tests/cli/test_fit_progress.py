@@ -291,7 +291,7 @@ def run(monkeypatch, arguments):
 def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(progress, "FIRST_LINE", 0.0)
     monkeypatch.setattr(progress, "LONGEST_PAUSE", 0.0)
-    run(monkeypatch, [*command, tmp_path / "m"])
+    run(monkeypatch, [*command, tmp_path / "m", "--sensitivity"])
     lines = [line.split(" s  ")[1] for line in capsys.readouterr().err.splitlines()]
     assert lines[:4] == ["checking the settings", "reading both files", "encoding columns", "training"]
     epochs = [

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from helpers.plain import plain_classifier
@@ -41,6 +42,20 @@ def test_indistinguishable_sets_are_detected_reliably():
             noticed[alike] += any(w.category is IndistinguishableSetsWarning for w in caught)
     assert noticed[True] >= 9
     assert noticed[False] == 0
+
+
+def test_flag_of_invalid_operations_is_ignored(monkeypatch):
+    """Some matrix products set the flag although all numbers are finite; warnings are errors here."""
+    measured = LogisticRegression.fit
+
+    def fit_and_set_flag(self, X, y):
+        np.subtract(np.full(9, np.inf), np.inf)
+        return measured(self, X, y)
+
+    monkeypatch.setattr(LogisticRegression, "fit", fit_and_set_flag)
+    rng = np.random.default_rng(0)
+    with pytest.warns(IndistinguishableSetsWarning):
+        fit(rng.normal(size=(300, 5)), rng.normal(size=(300, 5)))
 
 
 def test_forest_distinguishes_sets_without_linear_difference():

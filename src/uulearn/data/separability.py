@@ -139,7 +139,8 @@ def _by_classifier(classifier: Any, sample0: NDArray[np.float32], sample1: NDArr
     sets = np.repeat([0, 1], [len(sample0), len(sample1)])
     fold = np.concatenate([np.arange(len(sample)) % 2 for sample in (sample0, sample1)])
     folds = []
-    with warnings.catch_warnings():
+    # Matrix products of finite numbers sometimes set the flag of invalid operations, although their result is finite.
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         for held in (0, 1):
             classifier.fit(X[fold != held], sets[fold != held])
