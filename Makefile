@@ -13,7 +13,7 @@ $(BIN)/python:
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing uulearn into $(VENV) (pinned set: constraints.txt)"
-	$(PIP) install -e '.[plot]'
+	$(PIP) install -e '.[plot,boosting]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core

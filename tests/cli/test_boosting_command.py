@@ -63,4 +63,4 @@ def test_missing_lightgbm_is_reported_before_files_are_read(capsys, monkeypatch)
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     code, _, err = run(capsys, *(word.replace("a.csv", "missing.csv") for word in FIT))
     assert code != 0
-    assert "model='boosting' needs LightGBM for training; install it with pip install 'uulearn[boosting]'." in err
+    assert "model='boosting' needs LightGBM for training; install it with pip install lightgbm." in err

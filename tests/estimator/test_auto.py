@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from uulearn import UUClassifier
 from uulearn.estimator import auto
 from uulearn.estimator.auto import compare, cross_choices, decision_weights
+from uulearn.estimator.learners import ModelState
+from uulearn.exceptions import ModelFormatError
 from uulearn.risk import uu_risk
-from uulearn.selection import UUClassifierCV
+from uulearn.selection import UUClassifierCV, prior_sensitivity
 
 PRIORS = (0.85, 0.15)
 QUICK = {"models": ("linear", "mlp")}
@@ -117,7 +119,7 @@ class TestBudget:
         linear, mlp = clf.comparison_
         assert linear.used
         assert mlp.skipped.startswith("its training needs about ")
-        assert mlp.skipped.endswith(" s, and the budget is 0 s")
+        assert mlp.skipped.endswith(" s of the budget of 0.0 s are left")
         assert mlp.seconds is None
 
     def test_missing_lightgbm_is_reported(self, monkeypatch):
@@ -126,7 +128,7 @@ class TestBudget:
 
         monkeypatch.setattr(auto, "import_lightgbm", fail)
         clf, _, _ = fit("line", epochs=5, model_params={"models": ["linear", "boosting"]})
-        assert clf.comparison_[1].skipped.startswith("LightGBM is not installed; pip install")
+        assert clf.comparison_[1].skipped.startswith("LightGBM is not installed (pip install")
 
     @pytest.mark.parametrize(
         ("params", "message"),
@@ -134,6 +136,8 @@ class TestBudget:
             ({"models": "mlp"}, "models must be some of 'linear', 'boosting', 'mlp', got 'mlp'"),
             ({"models": []}, "models must be some of"),
             ({"models": ["mlp", "mlp"]}, "models must be some of"),
+            ({"models": [["mlp"]]}, "models must be some of"),
+            ({"seconds": True}, "seconds must be a number above 0, got True"),
             ({"seconds": 0}, "seconds must be a number above 0, got 0"),
             ({"hidden": (3,)}, "'hidden' is not an option of model='auto', the default for tables; use models"),
         ],
@@ -157,15 +161,54 @@ class TestOtherSettings:
         single = [clf.submodel(number).decision_function(X) for number in range(5)]
         np.testing.assert_allclose(np.mean(single, axis=0), clf.decision_function(X), rtol=1e-4, atol=1e-4)
 
-    def test_uncalibrated_probabilities_are_logistic(self):
-        clf, X, _ = fit("line", epochs=10, calibrated=False, model_params=QUICK)
-        expected = 1 / (1 + np.exp(-clf.decision_function(X)))
-        np.testing.assert_allclose(clf.predict_proba(X)[:, 1], expected, rtol=1e-5)
+    def test_uncalibrated_scores_are_log_odds(self):
+        rng = np.random.default_rng(0)
+        X0, X1 = (rng.normal(np.where(rng.random(3000) < prior, 1.0, -1.0)[:, None]) for prior in PRIORS)
+        settings = {"calibrated": False, "model_params": {"models": ["linear"]}, "progress": False, "random_state": 0}
+        clf = UUClassifier(PRIORS, model="auto", **settings).fit_sets(X0, X1)
+        x = np.linspace(-2, 2, 9)[:, None]
+        slope = np.polyfit(2 * x[:, 0], clf.decision_function(x), 1)[0]  # the true log-odds are 2x
+        assert 0.8 < slope < 1.25
+        expected = 1 / (1 + np.exp(-clf.decision_function(x)))
+        np.testing.assert_allclose(clf.predict_proba(x)[:, 1], expected, rtol=1e-5)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"offsets": [0.0]},
+            {"offsets": [0.0] * 100},
+            {"offsets": [float("nan")] * 5},
+            {"sizes": [0, 250]},
+            {"comparison": []},
+            {"loss": "nope"},
+            {"parts": {}},
+        ],
+    )
+    def test_rejects_a_tampered_state(self, change):
+        clf, _, _ = fit("line", epochs=2, model_params={"models": ["linear"]})
+        state = clf.trained_.state()
+        with pytest.raises((ModelFormatError, ValueError)):
+            clf.learner_.restore(ModelState(state.tensors, state.config | change), (3,))
+
+    def test_rejects_tensors_without_a_part(self):
+        clf, _, _ = fit("line", epochs=2, model_params={"models": ["linear"]})
+        state = clf.trained_.state()
+        with pytest.raises(ModelFormatError, match="do not fit together"):
+            clf.learner_.restore(ModelState({**state.tensors, "mlp.x": torch.zeros(1)}, state.config), (3,))
+
+    def test_sensitivity_trains_a_single_mlp(self):
+        X0, X1, _, _ = draw(150, "line")
+        clf = UUClassifier(PRIORS, model="auto", model_params=QUICK, random_state=0, progress=False)
+        rows, sets = np.concatenate([X0, X1]), np.repeat([0, 1], 150)
+        found = prior_sensitivity(clf, rows, sets, errors=(0.05,))
+        same = prior_sensitivity(clf.set_params(model="mlp", model_params="auto"), rows, sets, errors=(0.05,))
+        assert [row.shown for row in found.rows] == [row.shown for row in same.rows]
 
     def test_single_model_is_an_mlp(self, tmp_path):
         clf, X, _ = fit("line", epochs=3, validation_fraction=0.2, model_params=QUICK)
         assert [(entry.model, entry.used) for entry in clf.comparison_] == [("linear", False), ("mlp", True)]
         assert "needs an ensemble over folds" in clf.comparison_[0].skipped
+        assert "compared without labels" not in clf.summary()
         clf.save(tmp_path / "model")
         loaded = UUClassifier.load(tmp_path / "model")
         np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))

@@ -293,3 +293,20 @@ def test_defaults(problem):
     assert TreeParameters.from_mapping(None) == TreeParameters()
     resolved = boosting(lr="auto").plan_sets(*problem[:2]).parameters
     assert (resolved.n_estimators, resolved.loss, resolved.l2, resolved.patience) == (5, "sigmoid", 0.0, 50)
+
+
+def test_rare_flags_do_not_end_training():
+    """A draw of columns without a possible split is repeated; all models have the same number of trees."""
+    rng = np.random.default_rng(0)
+
+    def rows(prior):
+        radius = np.where(rng.random(500) < prior, 0.8, 1.8) + rng.normal(0, 0.2, 500)
+        angle = rng.uniform(0, 2 * np.pi, 500)
+        flags = rng.random((500, 4)) < 0.01
+        return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), flags]).astype(np.float32)
+
+    found = boosting(epochs=60, patience=None).fit_sets(rows(0.8), rows(0.2))
+    assert {history.stop_reason for history in found.history_.models} == {"all 60 epochs done"}
+    (best,) = {history.best_epoch for history in found.history_.models}
+    # A first round without a split adds a constant tree.
+    assert {part.trees.values.shape[0] for part in found.trained_.models} <= {best, best + 1}

@@ -255,7 +255,7 @@ def _measure_sensitivity(
         skipped = "The measurement was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold out some of them for the comparison."
-    elif settings.sensitivity is None and single and trained.classifier.model not in ("linear", "mlp"):
+    elif settings.sensitivity is None and single and trained.classifier.model not in ("linear", "mlp", defaults.AUTO):
         skipped = (  # not even three models, trained one after the other, would fit in the time budget
             f"Training one model took {format_duration(trained.seconds)}, and the measurement trains at least "
             f"{MIN_MODELS}. {MEASURE_ALL}"

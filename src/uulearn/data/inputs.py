@@ -37,6 +37,10 @@ class RowEncoder(Protocol):
         """Return one row of numbers per row of a table; ``name`` is the name of the table in error messages."""
         ...
 
+    def get_feature_names_out(self) -> NDArray[np.object_]:
+        """Return the names of the numbers of a row."""
+        ...
+
     def to_bytes(self) -> tuple[bytes, bytes]:
         """Return the fitted encoder as JSON and safetensors."""
         ...

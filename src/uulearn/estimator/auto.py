@@ -45,6 +45,7 @@ from uulearn.estimator.resolving import ResolvedParameters, resolve
 from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
 from uulearn.risk.coefficients import uu_coefficients
+from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
 from uulearn.training.workers import join_workers
 
@@ -86,13 +87,13 @@ class AutoOptions:
             )
         if "models" in given:
             names = given["models"]
-            known = isinstance(names, list | tuple) and set(names) <= set(defaults.COMPARABLE_MODELS)
+            known = isinstance(names, list | tuple) and all(name in defaults.COMPARABLE_MODELS for name in names)
             if not known or not names or len(set(names)) < len(names):
                 listed = ", ".join(map(repr, defaults.COMPARABLE_MODELS))
                 raise ValueError(f"model_params: models must be some of {listed}, got {names!r}.")
             given["models"] = tuple(name for name in defaults.COMPARABLE_MODELS if name in names)
         seconds = given.get("seconds", defaults.AUTO_SECONDS)
-        if not isinstance(seconds, Real) or not float(seconds) > 0:
+        if not isinstance(seconds, Real) or isinstance(seconds, bool) or not float(seconds) > 0:
             raise ValueError(f"model_params: seconds must be a number above 0, got {seconds!r}.")
         return cls(**given)
 
@@ -100,6 +101,8 @@ class AutoOptions:
 @dataclass(frozen=True)
 class BlendedModel(TrainedModel):
     """The models of one fold; the score is a weighted sum of their scores, in log-odds."""
+
+    gives_log_odds: ClassVar[bool] = True
 
     models: Mapping[str, TrainedModel]
     weights: Mapping[str, float]
@@ -211,7 +214,7 @@ class AutoLearner(Learner):
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if a network does not support these rows."""
         for name in self.options.models:
-            if name != defaults.BOOSTING:
+            if name != defaults.BOOSTING or len(self.options.models) == 1:
                 self.learner(name, (1, 1)).check(sample, seed)
 
     def train(self, task: ModelTask) -> ModelFit:
@@ -266,7 +269,10 @@ class AutoLearner(Learner):
             own = expected_seconds(learner, data, self.parameters.n_estimators)
             skipped = _unavailable(name, self.parameters.training.distributed)
             if skipped is None and trained and expected + own > self.options.seconds:
-                skipped = f"its training needs about {own:,.0f} s, and the budget is {self.options.seconds:,.0f} s"
+                skipped = (
+                    f"its training needs about {own:,.1f} s, and {max(0, self.options.seconds - expected):,.1f} s of the "
+                    f"budget of {self.options.seconds:,.1f} s are left"
+                )
             if skipped is None:
                 started, expected = time.process_time(), expected + own
                 try:
@@ -297,15 +303,25 @@ class AutoLearner(Learner):
         sizes = read_value(tuple[int, int], config["sizes"], "sizes")
         comparison = read_value(tuple[ComparedModel, ...], config["comparison"], "comparison")
         loss = read_value(str | None, config["loss"], "loss")
-        names = list(config["parts"])
-        if not names or not set(names) <= set(self.options.models) or not np.isfinite(offsets).all() or not offsets:
-            raise ModelFormatError(f"the description of the model is not valid: {names}, {offsets}; save it again.")
         parts = {}
-        for name in names:
+        for name, own in config["parts"].items():
+            if name not in self.options.models:
+                raise ModelFormatError(f"the model has an unknown part {name!r}; save the model again.")
             start = f"{name}."
-            tensors = {key.removeprefix(start): own for key, own in state.tensors.items() if key.startswith(start)}
-            own_state = ModelState(tensors, config["parts"][name])
-            parts[name] = restore_model(self.learner(name, sizes), own_state, row_shape)
+            tensors = {key.removeprefix(start): value for key, value in state.tensors.items() if key.startswith(start)}
+            parts[name] = restore_model(self.learner(name, sizes), ModelState(tensors, own), row_shape)
+        numbers = {part.n_models for part in parts.values()}
+        consistent = (
+            len(numbers) == 1
+            and len(offsets) == (next(iter(numbers)) or 1)
+            and bool(np.isfinite(offsets).all())
+            and min(sizes) >= 1
+            and {entry.model for entry in comparison if entry.used} == parts.keys()
+            and (loss is None or loss in LOSSES)
+            and all(key.partition(".")[0] in parts for key in state.tensors)
+        )
+        if not consistent:
+            raise ModelFormatError("the parts of the model do not fit together; save the model again.")
         return AutoModel(parts, offsets, sizes, comparison, loss)
 
 
@@ -415,7 +431,7 @@ def _unavailable(name: str, distributed: bool | str) -> str | None:
     try:
         import_lightgbm()
     except ImportError:
-        return "LightGBM is not installed; pip install 'uulearn[boosting]' adds boosted trees"
+        return "LightGBM is not installed (pip install lightgbm)"
     return None
 
 

@@ -42,6 +42,8 @@ from uulearn.training.progress import ProgressBar
 
 Matrix = NDArray[np.float32]
 
+MAX_DRAWS = 20
+"""Maximum number of random draws of columns and rows for one tree."""
 ROUNDS_PER_EPOCH = 3
 """Factor of ``smoothing``, which is a number of epochs of a network."""
 CURVATURE = 0.25
@@ -54,7 +56,7 @@ def import_lightgbm() -> Any:
         import lightgbm
     except ImportError as error:
         raise ImportError(
-            "model='boosting' needs LightGBM for training; install it with pip install 'uulearn[boosting]'."
+            "model='boosting' needs LightGBM for training; install it with pip install lightgbm."
         ) from error
     return lightgbm
 
@@ -281,7 +283,7 @@ class _Run:
     def advance(self) -> dict[str, Any]:
         """Add one tree and return the record of the round."""
         started = time.perf_counter()
-        self.finished = self.finished or self.booster.update(fobj=self._derivatives)
+        self.finished = self.finished or not self._add_tree()
         self._copy_scores()
         risk, self.gradient = self.trained_rows.risk_and_gradient(self.scores["trained"])
         below = [float(risk[name] < 0) for name in ("positive", "negative")]
@@ -300,9 +302,21 @@ class _Run:
         self.history.epochs.append(record)
         return record
 
+    def _add_tree(self) -> bool:
+        """Add a tree; return False if no tree reduces the risk.
+
+        A tree uses a random part of the columns and rows. If no split is possible there, for example because the
+        columns are rare flags, other columns and rows are drawn.
+        """
+        added = any(not self.booster.update(fobj=self._derivatives) for _ in range(MAX_DRAWS))
+        if not self.history.epochs:  # LightGBM keeps a constant tree of a first round without a split
+            self.n_constant = self.booster.current_iteration() - int(added)
+        return added
+
     def model(self) -> BoostingModel:
         """Return the trees up to the best round, or all trees without early stopping."""
-        dumped = self.booster.dump_model(num_iteration=self.history.best_epoch)
+        best = self.history.best_epoch
+        dumped = self.booster.dump_model(num_iteration=None if best is None else best + self.n_constant)
         return BoostingModel(BoostedTrees.from_nodes([tree["tree_structure"] for tree in dumped["tree_info"]]))
 
     def _derivatives(self, *_: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

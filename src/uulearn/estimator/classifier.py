@@ -53,11 +53,11 @@ class UUClassifier(TrainedClassifier):
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
         "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
     model : str, nn.Module, class, factory, Learner or None
-        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and
-        ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for images), or any
-        module that returns one score per row. None is ``"auto"`` for data frames and Arrow tables if the priors are
-        known, and otherwise ``"mlp"``. A class or factory is called with ``model_params``, and with ``n_features``
-        (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
+        ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and, up to
+        about 12,000 rows, ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for
+        images), or any module that returns one score per row. None is ``"auto"`` for data frames and Arrow tables if
+        the priors are known, and otherwise ``"mlp"``. A class or factory is called with ``model_params``, and with
+        ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
         `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
         parameters for training networks.
     model_params : dict, None or "auto"

@@ -81,6 +81,8 @@ class TrainedModel(abc.ABC):
     """Loss that says what an uncalibrated score means, if it is not the loss of the classifier."""
     comparison: tuple[ComparedModel, ...] | None = None
     """The models that were compared, for ``model="auto"``."""
+    gives_log_odds: ClassVar[bool] = False
+    """Whether scores are log-odds, so that the models of an ensemble have the same scale."""
 
     @abc.abstractmethod
     def score(self, rows: Rows) -> Tensor:
@@ -285,7 +287,7 @@ class OutOfFold:
     models: list[TrainedModel]
     histories: list[History]
     scales: list[float]
-    """Mean absolute score of each model on its own fold."""
+    """Mean absolute score of each model on its own fold; 1 for models whose scores are log-odds."""
     scores: tuple[Tensor, Tensor]
     """Scores of set 0 and of set 1, divided by the scale of the model."""
 
@@ -298,7 +300,8 @@ def merge_folds(parts: Sequence[FoldScores], folds: Folds) -> OutOfFold:
     """Merge the models of all folds in the order of the folds, and their scores in the order of the rows."""
     scores, scales = [torch.empty(len(part)) for part in folds], []
     for fold, part in enumerate(parts):
-        scale = float(torch.cat(part.check_finite().scores).abs().mean()) or 1.0
+        magnitude = float(torch.cat(part.check_finite().scores).abs().mean()) or 1.0
+        scale = 1.0 if part.model.gives_log_odds else magnitude
         scales.append(scale)
         for which, values in enumerate(part.scores):
             scores[which][torch.from_numpy(folds[which] == fold)] = values / scale

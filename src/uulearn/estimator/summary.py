@@ -20,8 +20,9 @@ def summarize(classifier: UUClassifier) -> str:
     lines = _assumptions(classifier)
     if classifier.scaling_ is not None:
         lines.append("calibrated without labels: scores are log-odds, and probabilities estimate P(y | x)")
-    if classifier.comparison_ is not None:
-        lines.append(f"compared without labels: {describe_comparison(classifier.comparison_)}")
+    compared = classifier.comparison_ or []
+    if any(entry.risk is not None for entry in compared):
+        lines.append(f"compared without labels: {describe_comparison(compared)}")
     lines += _validation(classifier)
     lines += _training(classifier.history_)
     used = classifier.history_.labels_used

@@ -119,6 +119,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Use it if you encode rows yourself, for example to encode large files in parts.
         """
         check_is_fitted(self, "trained_")
+        if encoder is not None and (n := len(encoder.get_feature_names_out())) != self.row_shape_[0]:
+            raise ValueError(f"the encoder has {n} features, but the model was trained on {self.row_shape_[0]}.")
         other = copy.copy(self)
         other._set_columns(Columns(self.row_shape_, getattr(encoder, "feature_names_in_", None), encoder))
         return other

@@ -91,6 +91,10 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         training_facts=_training_facts(facts, curves, settings),
         settings=HtmlTable("Settings", ["setting", "value"], [(name(key), name(text)) for key, text in settings], 2),
         comparison=None if facts.comparison is None else _comparison(facts.comparison),
+        compared=[entry.model for entry in facts.comparison or () if entry.risk is not None],
+        lowest=min(
+            ((entry.risk, entry.model) for entry in facts.comparison or () if entry.risk is not None), default=(0.0, "")
+        )[1],
         sets=_sets(facts),
         columns=_columns(facts),
         unused=[column for column in facts.columns if not column.used],
@@ -195,12 +199,12 @@ def _comparison(compared: Sequence[ComparedModel]) -> HtmlTable:
     rows = []
     for entry in compared:
         spread = "" if not entry.difference else f" ± {100 * (entry.standard_error or 0):.1f}"
-        behind = "–" if entry.difference is None else f"{100 * entry.difference:+.1f}{spread}"
+        behind = "–" if not entry.difference else f"{100 * entry.difference:+.1f}{spread}"
         result = "used" if entry.used else "not used" if entry.skipped is None else f"skipped: {entry.skipped}"
         risk = "–" if entry.risk is None else percent(max(0.0, entry.risk))
         seconds = "–" if entry.seconds is None else duration(entry.seconds)
         rows.append([entry.model, name(result), risk, behind, seconds])
-    head = ["model", "result", "error", "above the lowest error, points", "CPU time"]
+    head = ["model", "result", "error", "difference from the lowest, points", "CPU time"]
     return HtmlTable("Models that were compared, without labels", head, rows, text_columns=2)
 
 
