@@ -269,9 +269,10 @@ class AutoLearner(Learner):
             own = expected_seconds(learner, data, self.parameters.n_estimators)
             skipped = _unavailable(name, self.parameters.training.distributed)
             if skipped is None and trained and expected + own > self.options.seconds:
+                left = max(0.0, self.options.seconds - expected)
                 skipped = (
-                    f"its training needs about {own:,.1f} s, and {max(0, self.options.seconds - expected):,.1f} s of the "
-                    f"budget of {self.options.seconds:,.1f} s are left"
+                    f"its training needs about {own:,.1f} s, and {left:,.1f} s of the budget of "
+                    f"{self.options.seconds:,.1f} s are left"
                 )
             if skipped is None:
                 started, expected = time.process_time(), expected + own
