@@ -656,6 +656,7 @@ def test_report_says_how_many_changes_were_measured(files, uulearn, tmp_path, mo
 
 def test_single_model_that_is_not_batched_leaves_no_time(files, uulearn, tmp_path, monkeypatch):
     """Three more models would take three times as long as training, so none is trained."""
+    pytest.importorskip("lightgbm")
     monkeypatch.setattr(estimates, "prior_sensitivity", None)
     given = (*PRIORS, "--model", "boosting", "--n-estimators", "1", "--epochs", "3", "--out", tmp_path / "m")
     code, _, error = uulearn("fit", files / "a.csv", files / "b.csv", *given)
