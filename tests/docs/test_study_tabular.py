@@ -166,7 +166,7 @@ def test_default_contender_equals_the_bare_estimator():
     assert built.pop("training") == TrainingOptions()
     del bare["training"]
     # The patience depends on the number of rows.
-    assert built == bare | resolve_defaults(bare, (1000, 1000)) | {"patience": "auto"}
+    assert built == bare | resolve_defaults(bare, contenders.LARGE_SIZES) | {"patience": "auto"}
 
 
 def test_paper_methods_do_not_depend_on_the_defaults(monkeypatch):
