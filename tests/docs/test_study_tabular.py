@@ -165,8 +165,8 @@ def test_default_contender_equals_the_bare_estimator():
     bare = UUClassifier((0.8, 0.2), 0.4, device="cpu", progress=False, random_state=3, model="mlp").get_params()
     assert built.pop("training") == TrainingOptions()
     del bare["training"]
-    # The patience depends on the number of rows.
-    assert built == bare | resolve_defaults(bare, (1000, 1000)) | {"patience": "auto"}
+    # The study keeps the network of large tables. The patience depends on the number of rows.
+    assert built == bare | resolve_defaults(bare, contenders.LARGE_SIZES) | {"patience": "auto"}
 
 
 def test_paper_methods_do_not_depend_on_the_defaults(monkeypatch):
