@@ -165,7 +165,7 @@ def test_default_contender_equals_the_bare_estimator():
     bare = UUClassifier((0.8, 0.2), 0.4, device="cpu", progress=False, random_state=3, model="mlp").get_params()
     assert built.pop("training") == TrainingOptions()
     del bare["training"]
-    # The patience depends on the number of rows.
+    # The study keeps the network of large tables. The patience depends on the number of rows.
     assert built == bare | resolve_defaults(bare, contenders.LARGE_SIZES) | {"patience": "auto"}
 
 
