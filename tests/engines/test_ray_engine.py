@@ -422,7 +422,8 @@ def test_fit_resumes_if_the_train_controller_is_killed(uulearn, tables, monkeypa
         patch.setattr(ray_training, "RETRIES", 0)
         code, printed, err = uulearn(*FIT, *out, *ON_RAY)
     assert killer.killed
-    assert (code, printed) == (2, "")
+    assert code == 2
+    assert [line for line in printed.splitlines() if "(raylet)" not in line] == []  # Ray's own note may come late
     again = shlex.join(map(str, ("uulearn", *FIT, *out, *ON_RAY, "--resume")))
     assert err.splitlines()[-1] == (
         "error: training on Ray failed (attempt 1): the process of Ray's train controller died; find out why, for "

@@ -96,7 +96,7 @@ def test_saved_model_is_restored_without_lightgbm(fitted, problem, tmp_path, mon
     np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
     np.testing.assert_array_equal(loaded.submodel(2).decision_function(X), fitted.submodel(2).decision_function(X))
     assert loaded.out_of_fold_evaluation_ == fitted.out_of_fold_evaluation_
-    with pytest.raises(ImportError, match=r"needs LightGBM for training; install it with pip install 'uulearn\[boost"):
+    with pytest.raises(ImportError, match="needs LightGBM for training; install it with pip install lightgbm"):
         loaded.fit_sets(*problem[:2])
 
 

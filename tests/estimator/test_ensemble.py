@@ -15,7 +15,7 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.folds import assign_balanced, assign_folds
 from uulearn.data.rows import JoinedRows
-from uulearn.estimator.learners import FoldScores, merge_folds
+from uulearn.estimator.learners import FoldScores, NetworkModel, merge_folds
 from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model
@@ -134,7 +134,8 @@ def sets_of(seed=0, n=(60, 45)):
 
 
 def merge_fits(fits, folds):
-    return merge_folds([FoldScores(fit.model, fit.history, fit.scores) for fit in fits], folds)
+    parts = [FoldScores(NetworkModel(fit.model, "float32"), fit.history, fit.scores) for fit in fits]
+    return dataclasses.replace(merge_folds(parts, folds), models=[fit.model for fit in fits])
 
 
 def train_folds(build, data, folds, risk, options, test=None):
