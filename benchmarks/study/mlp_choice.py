@@ -107,6 +107,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "128x2 lr 3e-3 no ema": _setting(128, 2, 3e-3, ema=None),
     "128x2 lr 3e-3 dropout 0.25": _setting(128, 2, 3e-3, dropout=0.25),
     "128x2 lr 1e-2 dropout 0.25": _setting(128, 2, 1e-2, dropout=0.25),
+    "300x2 lr 3e-3 dropout 0.25": _setting(300, 2, 3e-3, dropout=0.25),
+    "300x2 lr 1e-2 dropout 0.25": _setting(300, 2, 1e-2, dropout=0.25),
     "128x2 cosine 60 lr 1e-2": _setting(128, 2, 1e-2, schedule="cosine", epochs=60),
     "128x2 cosine 100 lr 1e-2": _setting(128, 2, 1e-2, schedule="cosine", epochs=100),
     "128x2 cycle 60 lr 2e-2": _setting(128, 2, 2e-2, schedule="cycle", epochs=60),
@@ -291,14 +293,18 @@ def configurations(keel: Path, n_seeds: int) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def run_all(keel: Path, workers: int, minutes: float, store: Path, n_seeds: int, only: str | None) -> None:
+def run_all(
+    keel: Path, workers: int, minutes: float, store: Path, n_seeds: int, only: str | None, sizes: tuple[int, int]
+) -> None:
     """Run the fits that are not stored until the time is over."""
     end = time.monotonic() + 60 * minutes
     stored = records.read([store]).fits
     left = (
         one
         for one in configurations(keel, n_seeds)
-        if key(one) not in stored and (only is None or one["setting"] in only.split(","))
+        if key(one) not in stored
+        and (only is None or one["setting"] in only.split(","))
+        and sizes[0] <= one["rows"] <= sizes[1]
     )
     writer = records.Writer(store, versions(), machine())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
@@ -387,7 +393,7 @@ def main() -> None:
     if asked.choose:
         print(choose(asked.store, tuple(asked.sizes)))
     else:
-        run_all(asked.keel, asked.workers, asked.minutes, asked.store, asked.seeds, asked.only)
+        run_all(asked.keel, asked.workers, asked.minutes, asked.store, asked.seeds, asked.only, tuple(asked.sizes))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from helpers.plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.models import IMAGE_MODELS, MLP, AllConvNet, Linear, ResNet32, build_model
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.models.dense import he_normal_, lecun_normal_
+from uulearn.models.dense import FastDropout, he_normal_, lecun_normal_
 from uulearn.training.options import kernel_parameters
 
 CONVOLUTIONAL = [AllConvNet, ResNet32]
@@ -377,3 +377,26 @@ def test_build_model_passes_the_image_shape():
 def test_rejects_invalid_models(model, shape, params, error, text):
     with pytest.raises(error, match=text):
         build_model(model, shape, params)
+
+
+@settings(max_examples=20, deadline=None)
+@given(rate=st.floats(0, 1), shape=st.sampled_from([(), (3,), (7, 11), (2, 3, 5)]))
+def test_dropout_scales_the_remaining_units(rate, shape):
+    """Every unit is either 0 or scaled by 1/(1 − rate), and the gradient of a unit is its factor."""
+    x = torch.rand(shape, requires_grad=True)
+    out = FastDropout(rate).train()(x)
+    out.sum().backward()
+    factor = 1 / (1 - round(rate * 2**16) / 2**16) if rate < 1 - 2**-17 else 0.0
+    assert all(value == 0 or math.isclose(value, factor, rel_tol=1e-5) for value in x.grad.flatten().tolist())
+    torch.testing.assert_close(out, x.detach() * x.grad)
+    torch.testing.assert_close(FastDropout(rate).eval()(x), x)
+
+
+def test_dropout_drops_independent_units_of_the_given_fraction():
+    torch.manual_seed(0)
+    dropped = (FastDropout(0.25)(torch.ones(40_001, 5)) == 0).double()
+    assert abs(dropped.mean().item() - 0.25) < 4 * math.sqrt(0.25 * 0.75 / dropped.numel())
+    lagged = [
+        torch.corrcoef(torch.stack([dropped.flatten()[:-lag], dropped.flatten()[lag:]]))[0, 1] for lag in range(1, 6)
+    ]
+    assert max(map(abs, lagged)) < 4 / math.sqrt(dropped.numel())

@@ -121,7 +121,10 @@ def sensitivity_facts(
     If several models were compared, the one with the lowest risk is trained. ``seconds`` is the time budget.
     """
     compared = [(entry.risk, entry.model) for entry in classifier.comparison_ or () if entry.risk is not None]
-    model = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
+    model: dict[str, Any] = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
+    n_trees = [history.best_epoch for history in classifier.history_.models or () if history.best_epoch is not None]
+    if model.get("model", classifier.model) == defaults.BOOSTING and n_trees:
+        model |= {"epochs": max(n_trees), "early_stopping": False}
     classifier = clone(classifier).set_params(
         **model,
         n_estimators=1,

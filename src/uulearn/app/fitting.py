@@ -265,7 +265,7 @@ def _measure_sensitivity(
     progress(
         StageStarted("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
     )
-    seconds = None if settings.sensitivity else trained.seconds
+    seconds = None if settings.sensitivity else defaults.SENSITIVITY_TIME * trained.seconds
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained), seconds)
 
 

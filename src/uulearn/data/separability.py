@@ -9,13 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import mannwhitneyu
-from sklearn.ensemble import ExtraTreesClassifier
+from scipy.stats import mannwhitneyu, rankdata
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from uulearn.data.rows import Rows, TwoSets
@@ -55,6 +50,12 @@ def measure_separability(data: TwoSets, seed: int) -> Separability:
     best = _by_means(data)
     if best.distinguishable:
         return best
+    # Rarely needed, and slow to import.
+    from sklearn.ensemble import ExtraTreesClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     n_rows = max(200, min(CLASSIFIER_ROWS, SAMPLED_VALUES // max(1, math.prod(data.row_shape))))
     samples = [data.sample(which, n_rows).flatten(1).numpy() for which in (0, 1)]
     for classifier in (
@@ -159,5 +160,6 @@ def _summarize(folds: list[list[Floats]], toward_set1: Scorer) -> Separability:
 def _auc(scores0: Floats, scores1: Floats) -> tuple[float, float]:
     """Return the fraction of pairs whose second score is higher, and its variance if the distributions are equal."""
     n0, n1 = len(scores0), len(scores1)
-    auc = roc_auc_score(np.repeat([0, 1], [n0, n1]), np.concatenate([scores0, scores1]))
+    ranks = rankdata(np.concatenate([scores0, scores1]))
+    auc = (ranks[n0:].mean() - (n1 + 1) / 2) / n0
     return float(auc), (n0 + n1 + 1) / (12 * n0 * n1)

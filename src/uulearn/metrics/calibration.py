@@ -137,11 +137,20 @@ def solve_intercepts(rising: Floats, weights: Floats, mean: float) -> Floats:
     -1.0
     """
     low, high = logit(mean) - rising.max(axis=1), logit(mean) - rising.min(axis=1)
-    for _ in range(50):
-        middle = (low + high) / 2
-        below = expit(rising + middle[:, None]) @ weights < mean
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray((low + high) / 2)
+    found = (low + high) / 2
+    left = np.arange(len(rising))
+    for _ in range(60):  # Newton's method, with bisection where it would leave the bounds
+        middle = found[left]
+        positive = expit(rising[left] + middle[:, None])
+        excess, slope = positive @ weights - mean, (positive * (1 - positive)) @ weights
+        low, high = np.where(excess < 0, middle, low), np.where(excess < 0, high, middle)
+        step = middle - excess / np.maximum(slope, 1e-300)
+        found[left] = np.where((step > low) & (step < high), step, (low + high) / 2)
+        moving = np.abs(found[left] - middle) > 1e-12 * (1 + np.abs(middle))
+        left, low, high = left[moving], low[moving], high[moving]
+        if not len(left):
+            break
+    return np.asarray(found)
 
 
 def _nearest_line(points: Floats, weights: Floats, probabilities: Floats) -> tuple[float, float]:

@@ -82,6 +82,28 @@ class HiddenLayers(nn.Module):
         return scores.squeeze(1)
 
 
+class FastDropout(nn.Dropout):
+    """Dropout that is several times as fast on a CPU, where torch needs more time for it than for the matrix products.
+
+    Each random 64-bit integer decides about four units, so the fraction of dropped units is a multiple of 1/65,536.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Set random units to 0 and scale the others up; return ``x`` itself in evaluation mode."""
+        dropped = round(self.p * 2**16)
+        if not self.training or x.device.type != "cpu" or dropped == 2**16 or torch.compiler.is_compiling():
+            return super().forward(x)
+        kept = random_int16(x.shape) >= dropped - 2**15
+        return x * kept.to(x.dtype).mul_(2**16 / (2**16 - dropped))
+
+
+def random_int16(shape: torch.Size) -> Tensor:
+    """Return random 16-bit integers from −32,768 to 32,767, four from each 64-bit integer of torch's CPU generator."""
+    number = math.prod(shape)
+    words = torch.empty(-(-number // 4), dtype=torch.int64).random_(-(2**63), None)
+    return words.view(torch.int16)[:number].view(shape)
+
+
 class MLP(HiddenLayers):
     """MLP with batch normalization and ReLU; the default architecture is d-300-300-300-300-1, as in the paper.
 
@@ -137,7 +159,7 @@ class MLP(HiddenLayers):
                 nn.init.zeros_(linear.bias)
             layers.append(nn.ReLU(inplace=True))
             if dropout:
-                layers.append(nn.Dropout(dropout))
+                layers.append(FastDropout(dropout))
             width = size
         self.hidden = nn.Sequential(*layers)
         self.output = output_layer(width, initialize_)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.ensemble import ExtraTreesClassifier
 
 from uulearn.metrics.estimates import Floats, read_column
 
@@ -17,6 +16,8 @@ MIN_DISTINCT_FRACTION = 0.5
 
 def default_scorer(seed: int | None = None) -> Any:
     """Return a forest of trees with large leaves, which is robust to label noise (see docs/studies/priors.md)."""
+    from sklearn.ensemble import ExtraTreesClassifier  # slow to import
+
     return ExtraTreesClassifier(n_estimators=100, min_samples_leaf=10, random_state=seed)
 
 

@@ -24,7 +24,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import beta
-from sklearn.naive_bayes import MultinomialNB
 
 from uulearn.tabular.cells import format_value
 from uulearn.tabular.schema import OTHER, Schema, TableColumn, quote_value
@@ -260,6 +259,8 @@ def _text_coding(column: TableColumn, texts: NDArray[Any], sets: Codes) -> Codin
     def count(some: NDArray[Any]) -> Any:
         codes, distinct = pd.factorize(some)  # cells may repeat
         return count_groups(distinct, long=column.long)[codes]
+
+    from sklearn.naive_bayes import MultinomialNB  # slow to import
 
     model = MultinomialNB().fit(count(texts[fitted]), sets[fitted])
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.feature_extraction.text import HashingVectorizer
 
 HASHED = 4096  # number of hashes that distinguish letter groups or words
 TEXT_LETTERS = 2000  # maximum length of a cell; longer cells are truncated
@@ -16,6 +15,8 @@ def count_groups(cells: Iterable[Any], *, long: bool) -> Any:
 
     The result is a sparse matrix with one row per cell and `HASHED` columns; None is treated as empty text.
     """
+    from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
+
     groups = {"analyzer": "word", "ngram_range": (1, 2)} if long else {"analyzer": "char_wb", "ngram_range": (2, 4)}
     hashing = HashingVectorizer(n_features=HASHED, alternate_sign=False, norm=None, **groups)
     texts = [cell[:TEXT_LETTERS] if isinstance(cell, str) else "" for cell in cells]

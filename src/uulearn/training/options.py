@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from uulearn import defaults
 from uulearn.data.augmentation import AugmentationLike
+from uulearn.training.adam import CPUAdam
 from uulearn.training.workers import local_device
 
 SMALL_CELLS, SMALL_MODEL = 500_000, 1_000_000  # below these sizes, one thread is faster than several
@@ -113,11 +114,14 @@ class RunOptions(TrainingOptions):
     progress: bool = True
 
 
-def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer | CPUAdam:
     """Return the optimizer for a name, class or factory, with torch's fused kernel if available."""
     parameters = list(parameters)
     optimizer = OPTIMIZERS[options.optimizer] if isinstance(options.optimizer, str) else options.optimizer
     arguments = dict(options.optimizer_params or {})
+    on_cpu = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters)
+    if options.optimizer == "adam" and on_cpu and not arguments and options.scheduler is None:
+        return CPUAdam(parameters, lr=options.lr, weight_decay=options.weight_decay)
     if isinstance(optimizer, type):
         arguments.setdefault("lr", options.lr)
         if "weight_decay" in inspect.signature(optimizer).parameters:
@@ -147,12 +151,13 @@ def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> 
     return built
 
 
-def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
+def build_scheduler(options: RunOptions, optimizer: torch.optim.Optimizer | CPUAdam) -> LRScheduler | None:
     """Return the scheduler that the factory creates, or None if there is no factory."""
     if options.scheduler is None:
         return None
     if options.graph:
         raise ValueError("graph=True fixes the learning rate, so it does not support a scheduler; set graph=False.")
+    assert isinstance(optimizer, torch.optim.Optimizer)  # see build_optimizer
     scheduler = options.scheduler(optimizer)
     if not isinstance(scheduler, LRScheduler):
         raise TypeError(f"the scheduler factory must return a torch learning-rate scheduler, got {scheduler!r}.")

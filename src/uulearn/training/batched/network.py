@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from uulearn.models import MLP, Linear
+from uulearn.models.dense import random_int16
 from uulearn.training.batched.layers import NormalizeReLU, OutputUnit, concatenate_runs, scale_shift_relu, split_runs
 from uulearn.training.batched.runs import Groups
 
@@ -135,8 +136,12 @@ class BatchedNetwork:
             else:
                 hidden = torch.relu(split_runs(out, width) + params[f"{layer}.bias"]).to(self.dtype)
             if self.keep_rates is not None:
-                keep = torch.rand_like(hidden, dtype=torch.float32) < self.keep_rates
-                hidden = torch.where(keep, hidden / self.keep_rates, 0).to(self.dtype)
+                if self.device.type == "cpu":  # as in FastDropout
+                    keep = random_int16(hidden.shape) < self.keep_rates * 2**16 - 2**15
+                    hidden = hidden * (keep / self.keep_rates).to(self.dtype)
+                else:
+                    keep = torch.rand_like(hidden, dtype=torch.float32) < self.keep_rates
+                    hidden = torch.where(keep, hidden / self.keep_rates, 0).to(self.dtype)
         return self._output(params, hidden), statistics
 
     def evaluation_scores(self, params: Tensors, buffers: Tensors, x: Tensor) -> Tensor:

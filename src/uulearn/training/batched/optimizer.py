@@ -45,7 +45,8 @@ class BatchedOptimizer:
             known = ", ".join(OPTIMIZER_DEFAULTS[name])
             raise ValueError(f"optimizer_params of {name!r} may contain only {known}, got {unknown[0]!r}.")
         try:
-            OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
+            if settings:
+                OPTIMIZERS[name]([torch.zeros(1)], **self.settings)
         except ValueError as error:
             raise ValueError(f"optimizer_params={dict(settings)} cannot be used with {name!r}: {error}.") from error
         self.params, self.spread, self.kernels = network.params, network.per_run, set(network.kernel_names)
