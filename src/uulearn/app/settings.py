@@ -88,7 +88,7 @@ class FitSettings:
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}
         own = {name: value for name, value in values.items() if name in CLASSIFIER_PARAMETERS}
-        if (seconds := values.get("time_budget")) is not None:
+        if (seconds := given.get("time_budget")) is not None:
             if not 0 < seconds < math.inf:
                 raise ValueError(f"--time-budget must be a number of seconds above 0, got {seconds:g}.")
             params = stored.get(CLASSIFIER_TABLE, {}).get("model_params")
