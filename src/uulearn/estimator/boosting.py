@@ -48,7 +48,12 @@ MAX_DRAWS = 20
 ROUNDS_PER_EPOCH = 3
 """Factor of ``smoothing``, which is a number of epochs of a network."""
 CURVATURE = 0.25
-"""Bound of the second derivative of a loss; 0.25 is exact for the logistic loss."""
+"""Second derivative that is assumed for all losses, so that ``lr`` means the same for all of them.
+
+It is the maximum for the logistic loss. The maximum for the sigmoid loss is 0.096. Ramp and double hinge have no second
+derivative at their kinks and 0 elsewhere. For the squared loss it is 0.5, twice this value: a step overshoots only if
+``lr`` is above 1.
+"""
 
 
 def import_lightgbm() -> Any:
