@@ -112,6 +112,21 @@ def test_encoder_is_fitted_to_the_same_rows(tmp_path, monkeypatch, rows):
     assert prepare(*paths, (0.8, 0.2), seed=3).encoder.to_bytes()[1] == python.to_bytes()[1]
 
 
+@pytest.mark.parametrize("read", [pd.read_csv, pyarrow.csv.read_csv, read_polars])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_numbers_in_one_set_and_some_words_in_the_other_are_categories(tmp_path, read, swapped):
+    """A frame has floats in one set and strings in the other; the files have text in both."""
+    rng, paths = np.random.default_rng(0), [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]
+    grades = np.tile([9.0, 10.0, 11.0], 40)
+    for path, grade in zip(paths, (grades, np.where(rng.random(120) < 0.1, "other", "9")), strict=True):
+        pd.DataFrame({"x": rng.normal(size=120), "grade": grade}).to_csv(path, index=False)
+    paths = paths[::-1] if swapped else paths
+    with pytest.warns(ColumnWarning, match="'grade' is used as category, because not every cell is a number"):
+        python = TableEncoder().fit_sets(*map(read, paths))
+    assert python.schema_.of_kind("category")[0].values == ("9", "10", "11", "other")
+    assert prepare(*paths, None).encoder.to_bytes() == python.to_bytes()
+
+
 def test_joint_table_gives_the_same_model(tmp_path):
     """`fit` on one table in any order is `fit_sets` on two tables."""
     frames = [pd.read_csv(path).drop(columns="patient") for path in write_tables(tmp_path, 150)]

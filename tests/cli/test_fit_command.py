@@ -277,6 +277,20 @@ def test_configuration_repeats_the_fit_exactly(fitted, files, uulearn, tmp_path)
     assert weights[0] == weights[1]  # names carry the hash of the content
 
 
+def test_models_beyond_the_time_budget_are_skipped(files, uulearn, tmp_path):
+    (tmp_path / "c.toml").write_text("[classifier]\nmodel_params = {models = ['linear', 'mlp'], seconds = 900}\n")
+    fit = ("fit", files / "a.csv", files / "b.csv", *PRIORS, "--epochs", "2", "--no-sensitivity")
+    for seconds in ((), ("--time-budget", "0.01")):
+        code, _, printed = uulearn(*fit, "--config", tmp_path / "c.toml", *seconds, "--out", tmp_path / "m")
+        assert code == 0, printed
+        mlp = TableModel.load(tmp_path / "m").facts.comparison[1]
+        assert (mlp.model, mlp.risk is None, "budget" in (mlp.skipped or "")) == ("mlp", bool(seconds), bool(seconds))
+    assert (
+        'model_params = { "models" = ["linear", "mlp"], "seconds" = 0.01 }'
+        in (tmp_path / "m" / "config.toml").read_text()
+    )
+
+
 def test_rejects_a_leaking_column(files, uulearn, tmp_path):
     for name in ("a", "b"):
         pd.read_csv(files / f"{name}.csv").assign(clinic=name).to_csv(tmp_path / f"{name}.csv", index=False)
@@ -375,6 +389,14 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         ((*PRIORS, "--loss", "hinge"), "--loss must be sigmoid, logistic, ramp, double_hinge or squared, got 'hinge'."),
         ((*PRIORS, "--target-prior", "0"), "target_prior must be a number strictly between 0 and 1, got 0.0"),
         ((*PRIORS, "--device", "gpu"), "device must be 'auto', 'cpu' or a CUDA device"),
+        ((*PRIORS, "--time-budget", "0"), "--time-budget must be a number of seconds above 0, got 0."),
+        ((*PRIORS, "--time-budget", "inf"), "--time-budget must be a number of seconds above 0, got inf."),
+        (
+            (*PRIORS, "--time-budget", "60", "--model", "mlp"),
+            "--time-budget (seconds in model_params) limits the comparison of models by --model auto, but the model is "
+            "mlp; remove the budget of 60.0 s, or use --model auto.",
+        ),
+        ((*PRIORS, "--time-budget", "9.5", "--images", "photo"), "but the model is resnet32; remove the budget of 9.5"),
     ],
 )
 def test_bad_options_are_reported_before_files_are_opened(uulearn, tmp_path, monkeypatch, arguments, message):

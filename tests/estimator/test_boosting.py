@@ -1,5 +1,7 @@
 """``model="boosting"``: trees on the corrected risk share folds, calibration, evaluation and persistence."""
 
+import copy
+import pickle
 import sys
 
 import numpy as np
@@ -9,6 +11,7 @@ from sklearn.base import clone
 
 from helpers.manifests import put, rewrite
 from uulearn import UUClassifier
+from uulearn.data import DenseRows
 from uulearn.data.inputs import read_two_tables
 from uulearn.estimator import classifier, make_plan
 from uulearn.estimator.boosting import BoostingModel, TreeParameters
@@ -211,6 +214,51 @@ def test_one_callback_stops_the_models_of_all_folds(problem):
     found = boosting(n_estimators=5).fit_sets(*problem[:2], callback=callback)
     assert seen == [1] * 5 + [2] * 5
     assert {len(model) for model in found.history_.models} == {2}
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_callback_receives_the_trees_of_its_round(problem, early_stopping):
+    """The model can be used at once or later, and copied."""
+    X0, X1, X, _ = problem
+    kept, at_once, copies = [], {}, {}
+
+    def callback(record, model):
+        kept.append(model)
+        if record["epoch"] % 3 == 0:
+            at_once[record["epoch"]] = model.score(DenseRows(torch.from_numpy(X[:50])))
+        if record["epoch"] == 5:
+            copies.update(copy=copy.deepcopy(model), pickle=pickle.loads(pickle.dumps(model)))
+
+    single = boosting(n_estimators=1, validation_fraction=0.2, epochs=15, early_stopping=early_stopping, patience=None)
+    single.fit_sets(X0, X1, callback=callback)
+    trees = single.trained_.trees
+    for epoch, model in enumerate(kept, start=1):
+        best = model.trees.n_trees
+        assert best <= epoch if early_stopping else best == epoch
+        np.testing.assert_array_equal(model.trees.score(X[:50]), trees.first(best).score(X[:50]))
+        if epoch in at_once:
+            np.testing.assert_array_equal(model.trees.score(X[:50]), at_once[epoch])
+    assert kept[-1].trees.n_trees == trees.n_trees
+    for model in copies.values():
+        assert type(model) is BoostingModel
+        np.testing.assert_array_equal(model.trees.values, kept[4].trees.values)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_callback_reads_every_tree_at_most_once(problem, monkeypatch, used):
+    from lightgbm import Booster
+
+    read, dump = [], Booster.dump_model
+
+    def counted(booster, **options):
+        dumped = dump(booster, **options)
+        read.append(len(dumped["tree_info"]))
+        return dumped
+
+    monkeypatch.setattr(Booster, "dump_model", counted)
+    callback = (lambda _, model: model.trees.n_trees > 99) if used else (lambda *_: False)
+    boosting(n_estimators=2, epochs=8, early_stopping=False, patience=None).fit_sets(*problem[:2], callback=callback)
+    assert read == ([1] * 16 if used else [8, 8])
 
 
 def test_labeled_rows_are_recorded_and_a_callback_stops_training(problem):

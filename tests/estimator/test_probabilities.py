@@ -109,6 +109,24 @@ def test_with_target_prior_rejects_scores_that_are_not_log_odds(problem, loss, m
         fitted(problem, loss=loss, method=method, epochs=1).with_target_prior(0.2)
 
 
+@pytest.mark.parametrize("model", ["linear", "boosting"])
+def test_with_target_prior_rejects_averages_of_rescaled_scores(problem, model):
+    ensemble = fitted(problem, model=model, loss="logistic", n_estimators=2, epochs=5)
+    for classifier in (ensemble, ensemble.submodel(1)):
+        with pytest.raises(ValueError, match=r"scores of an ensemble, .*, are not log-odds.*call calibrate"):
+            classifier.with_target_prior(0.2)
+    shifted = ensemble.calibrate(*problem["held_out"]).decision_function(problem["X"]) + logit(0.2) - logit(0.4)
+    np.testing.assert_allclose(ensemble.with_target_prior(0.2).decision_function(problem["X"]), shifted, atol=1e-5)
+
+
+def test_with_target_prior_works_for_compared_models_without_calibration(problem):
+    """Each compared model is calibrated before its scores are averaged."""
+    compared = fitted(problem, model="auto", loss="logistic", n_estimators=2, epochs=2, model_params=None)
+    assert compared.scaling_ is None
+    shifted = compared.decision_function(problem["X"]) + logit(0.2) - logit(0.4)
+    np.testing.assert_allclose(compared.with_target_prior(0.2).decision_function(problem["X"]), shifted, atol=1e-5)
+
+
 def test_saved_calibrated_classifier_gives_the_same_probabilities(problem, tmp_path):
     classifier = fitted(problem, loss="sigmoid", calibrated=True).with_target_prior(0.15)
     classifier.save(tmp_path / "model")

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from uulearn.models.trees import BoostedTrees, round_down
 
@@ -83,3 +85,28 @@ def test_inconsistent_shapes_are_rejected(trained):
     wide = np.zeros((1, 70))
     with pytest.raises(ValueError, match="70 leaves"):
         BoostedTrees(wide[:, 1:].astype(np.int32), wide[:, 1:].astype(np.float32), wide[:, 1:] == 0, wide).check(4)
+
+
+NODES = st.recursive(
+    st.builds(lambda value: {"leaf_value": value}, st.floats(-1, 1)),
+    lambda node: st.builds(
+        lambda column, at, left, right: {
+            "split_feature": column, "threshold": at, "left_child": left, "right_child": right,
+        },
+        st.integers(0, 1), st.floats(-1, 1), node, node,
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(NODES, max_size=3), st.lists(NODES, max_size=3))
+def test_joined_trees_equal_trees_converted_together(first, second):
+    apart, joint = map(BoostedTrees.from_nodes, (first, second)), BoostedTrees.from_nodes(first + second)
+    joined = BoostedTrees.followed_by(*apart)
+    for name, part in vars(joint).items():
+        np.testing.assert_array_equal(getattr(joined, name), part)
+        assert getattr(joined, name).dtype == part.dtype
+    X = np.random.default_rng(0).uniform(-1, 1, (20, 2)).astype(np.float32)
+    start = BoostedTrees.from_nodes(first)
+    np.testing.assert_array_equal(joined.first(start.n_trees).score(X), start.score(X))

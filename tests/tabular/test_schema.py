@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from uulearn.exceptions import TableError
@@ -326,6 +326,27 @@ def test_rejects_columns_that_differ_between_the_files(first, second, parts):
     assert "--drop 'my x'" in message
     for part in parts:
         assert part in message
+
+
+GRADES = ["9"] * 20 + ["10"] * 20 + ["11.0"] * 20 + ["other"] * 10
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.permutations(GRADES), st.integers(11, 59))
+@example(GRADES, 25)  # the first file has numbers only
+@example(GRADES[::-1], 45)
+def test_numbers_with_a_few_words_are_a_category_in_whichever_file_the_words_are(grades, cut):
+    column, notes, _ = column_of(grades[:cut], grades[cut:])
+    assert (column.kind, column.values) == ("category", ("10", "11", "9", "other"))
+    assert notes[0].startswith("Column 'it' is used as category, because not every cell is a number ('other' in row")
+
+
+@pytest.mark.parametrize("words", [["other"] * 40, [*map(str, range(60)), "other", "other"]], ids=["no number", "many"])
+def test_words_for_numbers_are_rejected_if_the_column_is_no_category(words):
+    numbers = [str(number % 60) for number in range(200)]
+    message = refusal({"grade": numbers}, {"grade": words}, files=("a.csv", "b.csv"))
+    assert "column 'grade' is a number in a.csv ('0' in row 1) but b.csv has 'other'" in message
+    assert message.endswith("leave unknown values empty, or drop the column (--drop grade).")
 
 
 def test_error_names_all_columns_that_differ():

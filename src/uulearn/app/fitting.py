@@ -11,7 +11,7 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,6 +208,12 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     check_parameters(classifier.get_params(deep=False))
     if classifier.model == defaults.BOOSTING:
         import_lightgbm()
+    options = classifier.model_params
+    if isinstance(options, Mapping) and "seconds" in options and classifier.model != defaults.AUTO:
+        raise ValueError(
+            f"--time-budget (seconds in model_params) limits the comparison of models by --model auto, but the model "
+            f"is {classifier.model}; remove the budget of {options['seconds']} s, or use --model auto."
+        )
     return classifier
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import filecmp
 import inspect
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -82,11 +83,16 @@ class FitSettings:
         """Merge settings from a configuration file and command-line options, which take precedence.
 
         Options have the names of settings or classifier parameters. Options with other names, and options that are None
-        or empty, are ignored.
+        or empty, are ignored. The option ``time_budget`` sets ``seconds`` in the parameters of the model "auto".
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}
         own = {name: value for name, value in values.items() if name in CLASSIFIER_PARAMETERS}
+        if (seconds := given.get("time_budget")) is not None:
+            if not 0 < seconds < math.inf:
+                raise ValueError(f"--time-budget must be a number of seconds above 0, got {seconds:g}.")
+            params = stored.get(CLASSIFIER_TABLE, {}).get("model_params")
+            own["model_params"] = {**(params if isinstance(params, Mapping) else {}), "seconds": seconds}
         settings = {entry.name: values[entry.name] for entry in dataclasses.fields(cls) if entry.name in values}
         merged = {**stored, **settings, CLASSIFIER_TABLE: {**stored.get(CLASSIFIER_TABLE, {}), **own}}
         needed = {"first": "two files of rows", "second": "two files of rows", "set_priors": "--set-priors"}

@@ -57,6 +57,12 @@ def fit(
             "(images: resnet32)."
         ),
     ] = None,
+    time_budget: Annotated[
+        float | None,
+        option(
+            "SECONDS", "With --model auto: budget of expected training time; slower models are skipped. Default: 120."
+        ),
+    ] = None,
     method: Annotated[str | None, name_option("Risk: abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
     loss: Annotated[str | None, name_option("Loss: sigmoid, logistic, … Default: sigmoid (linear: logistic).")] = None,
     epochs: Annotated[

@@ -9,10 +9,11 @@ arrays (`uulearn.models.trees`).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -47,7 +48,12 @@ MAX_DRAWS = 20
 ROUNDS_PER_EPOCH = 3
 """Factor of ``smoothing``, which is a number of epochs of a network."""
 CURVATURE = 0.25
-"""Bound of the second derivative of a loss; 0.25 is exact for the logistic loss."""
+"""Second derivative that is assumed for all losses, so that ``lr`` means the same for all of them.
+
+It is the maximum for the logistic loss. The maximum for the sigmoid loss is 0.096. Ramp and double hinge have no second
+derivative at their kinks and 0 elsewhere. For the squared loss it is 0.5, twice this value: a step overshoots only if
+``lr`` is above 1.
+"""
 
 
 def import_lightgbm() -> Any:
@@ -116,6 +122,24 @@ class BoostingModel(TrainedModel):
     def state(self) -> ModelState:
         """Return the arrays of the trees."""
         return ModelState({name: torch.from_numpy(part) for name, part in vars(self.trees).items()}, {})
+
+
+class _UnfinishedModel(BoostingModel):
+    """Model that a callback receives during training; the trees are read from LightGBM only if they are used."""
+
+    _read: Callable[[], BoostedTrees]
+
+    def __init__(self, read: Callable[[], BoostedTrees]) -> None:
+        vars(self)["_read"] = read
+
+    @functools.cached_property
+    def trees(self) -> BoostedTrees:
+        """The trees of the round after which the callback was called."""
+        return self._read()
+
+    def __reduce__(self) -> tuple[type[BoostingModel], tuple[BoostedTrees]]:
+        """Copy only the trees."""
+        return BoostingModel, (self.trees,)
 
 
 @dataclass(frozen=True)
@@ -256,6 +280,8 @@ class _Run:
     ) -> None:
         self.task, self.risk, self.lr = part.task, risk, parameters["learning_rate"]
         self.history = History(labels_used=self.task.test is not None)
+        self.trees = BoostedTrees.from_nodes([])
+        """Trees that were read from LightGBM."""
         self.finished = False
         """Whether no tree reduces the risk; the model is then not trained further."""
         trained, self.held_out = np.flatnonzero(part.trained), np.flatnonzero(part.held_out)
@@ -315,9 +341,18 @@ class _Run:
 
     def model(self) -> BoostingModel:
         """Return the trees up to the best round, or all trees without early stopping."""
-        best = self.history.best_epoch
-        dumped = self.booster.dump_model(num_iteration=None if best is None else best + self.n_constant)
-        return BoostingModel(BoostedTrees.from_nodes([tree["tree_structure"] for tree in dumped["tree_info"]]))
+        best, n_trees = self.history.best_epoch, self.booster.current_iteration()
+        n_trees = n_trees if best is None else min(n_trees, best + self.n_constant)
+        return _UnfinishedModel(functools.partial(self._trees, n_trees))
+
+    def _trees(self, n_trees: int) -> BoostedTrees:
+        """Return the first trees; each tree is read from LightGBM only once."""
+        known = self.trees.n_trees
+        if known < n_trees:
+            dumped = self.booster.dump_model(start_iteration=known, num_iteration=n_trees - known)
+            new = BoostedTrees.from_nodes([tree["tree_structure"] for tree in dumped["tree_info"]])
+            self.trees = self.trees.followed_by(new)
+        return self.trees.first(n_trees)
 
     def _derivatives(self, *_: Any) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the gradient and the Hessian for the next tree."""
@@ -410,7 +445,7 @@ def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> 
     for run in runs:
         run.history.stop_reason = reason or StopReason.EPOCHS_DONE.format(options.epochs)
     return [
-        ModelFit(run.model(), run.history, held_out_scores=scores)
+        ModelFit(BoostingModel(run.model().trees), run.history, held_out_scores=scores)
         for run, scores in zip(runs, rounds.held_out_scores(), strict=True)
     ]
 

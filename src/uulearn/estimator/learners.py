@@ -102,6 +102,11 @@ class TrainedModel(abc.ABC):
         """Number of models in an ensemble, or None for a single model."""
         return None
 
+    @property
+    def is_rescaled(self) -> bool:
+        """Whether scores were divided by scales, so that they no longer have the meaning that the loss gives them."""
+        return False
+
     def submodel(self, number: int) -> TrainedModel:
         """Return one model of an ensemble; its scores are still divided by its scale."""
         raise NotImplementedError(f"{type(self).__name__} is a single model.")
@@ -248,6 +253,11 @@ class MeanModel(TrainedModel):
         """The number of models."""
         return len(self.models)
 
+    @property
+    def is_rescaled(self) -> bool:
+        """Whether any scale is not 1."""
+        return any(scale != 1 for scale in self.scales)
+
     def submodel(self, number: int) -> MeanModel:
         """Return one of the models."""
         return MeanModel(self.models[number : number + 1], self.scales[number : number + 1])
@@ -354,6 +364,11 @@ class NetworkModel(TrainedModel):
     def n_models(self) -> int | None:
         """Number of modules in a `uulearn.models.Ensemble`, or None for any other module."""
         return len(self.module.models) if isinstance(self.module, Ensemble) else None
+
+    @property
+    def is_rescaled(self) -> bool:
+        """Whether any scale of an ensemble is not 1."""
+        return isinstance(self.module, Ensemble) and bool((self.module.scales != 1).any())
 
     def submodel(self, number: int) -> NetworkModel:
         """Return one module of the ensemble."""

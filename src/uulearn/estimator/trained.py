@@ -98,8 +98,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return probabilities of the negative and the positive class, shape (n, 2), at class prior π.
 
-        The values estimate P(y | x) if the classifier is calibrated or has a proper loss (``"logistic"``,
-        ``"squared"``). For other losses, and for method ``"biased"``, they only rank the rows, with threshold ½.
+        The values estimate P(y | x) if the classifier is calibrated, or if it is a single model with a proper loss
+        (``"logistic"``, ``"squared"``). For other losses, for method ``"biased"``, and for ensembles without
+        calibration, they only rank the rows, with threshold ½.
         """
         positive = self.probabilities_from_scores(self.decision_function(X))
         return np.stack([1 - positive, positive], axis=1)
@@ -192,17 +193,19 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return a copy of this classifier for a population with another class prior, without training again.
 
         The predicted log-odds are shifted by the change in the log-odds of the class prior. This requires a calibrated
-        classifier or the logistic loss.
+        classifier, or a single model with the logistic loss.
         """
         check_is_fitted(self, "trained_")
         self._known_priors()
         scaling = self.scaling_
         if scaling is None:
             loss, method = self._score_loss().name, get_method(self.method, self.slope).name
-            if loss != "logistic" or method == "biased":
+            if self.trained_.is_rescaled or loss != "logistic" or method == "biased":
+                rescaled = "the scores of an ensemble, which are averaged after rescaling,"
+                what = rescaled if self.trained_.is_rescaled else f"the scores of loss {loss!r} and method {method!r}"
                 raise ValueError(
-                    f"the scores of loss {loss!r} and method {method!r} are not log-odds, so they cannot be shifted to "
-                    "another prior; call calibrate(X, sets) first, with rows that were not used for training."
+                    f"{what} are not log-odds, so they cannot be shifted to another prior; call calibrate(X, sets) "
+                    "first, with rows that were not used for training, or train with calibrated=True."
                 )
             scaling = PlattScaling(1.0, 0.0, self.target_prior)
         moved = copy.copy(self)

@@ -59,6 +59,25 @@ class BoostedTrees:
                 thresholds[number, place] = round_down(threshold)
         return cls(features, thresholds, masks, leaves)
 
+    @property
+    def n_trees(self) -> int:
+        """Number of trees."""
+        return len(self.values)
+
+    def first(self, n_trees: int) -> BoostedTrees:
+        """Return the first trees."""
+        return BoostedTrees(*(part[:n_trees] for part in vars(self).values()))
+
+    def followed_by(self, other: BoostedTrees) -> BoostedTrees:
+        """Return these trees and then the others, with the number of leaves of the larger ones."""
+        joined = {}
+        for name, fill in {"features": 0, "thresholds": np.inf, "masks": -1, "values": 0.0}.items():
+            parts = [getattr(trees, name) for trees in (self, other)]
+            width = max(part.shape[1] for part in parts)
+            padded = [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill) for part in parts]
+            joined[name] = np.concatenate(padded)
+        return BoostedTrees(**joined)
+
     def score(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the score of each row, shape (n,)."""
         scores = np.empty(len(rows), dtype=np.float32)

@@ -11,8 +11,9 @@ derivative is
     f₁′(P)·wᵢ⁺·ℓ″(gᵢ) + f₂′(N)·wᵢ⁻·ℓ″(−gᵢ).
 
 It is zero or negative for many rows, because some weights are negative and not all losses are convex, so boosting
-cannot divide by it. `hessian_bound` returns a positive upper bound of its magnitude, which does not depend on the
-scores. With this bound, the objective is below its quadratic approximation, and a step of boosting does not overshoot.
+cannot divide by it. `hessian_bound` returns an upper bound of its magnitude, which does not depend on the scores. With
+this bound, the objective is below its quadratic approximation as long as neither P nor N changes its sign. A step that
+minimizes the approximation then does not increase the objective, and neither does a step of up to twice its length.
 """
 
 import torch
@@ -48,7 +49,8 @@ def risk_and_gradient(
 def hessian_bound(weights: RowWeights, method: Method, curvature: float) -> Tensor:
     """Return ``curvature``·(|w⁺| + |w⁻|), shape (n,): an upper bound of the second derivative if |ℓ″| ≤ ``curvature``.
 
-    The bound holds for corrections with slopes between −1 and 1.
+    The bound holds for corrections with slopes between −1 and 1, and for losses that are differentiable everywhere: the
+    slope of a piecewise linear loss jumps at its kinks.
     """
     if method.objective == "membership":
         return curvature * weights.membership.abs()

@@ -3,7 +3,8 @@
 A column is a number, boolean or date column if all non-missing cells in both files have this kind. Otherwise, its cells
 are words: the column is a category if it has few distinct values, and text otherwise.
 
-- If a column is a number or date column in only one file, an error with an example is raised.
+- If a column is a number or date column in only one file, an error with an example is raised. A column of numbers
+  whose other file has numbers and words is accepted if it is a category, such as 9, 10, 11 and 9, 10, other.
 - ``1,234`` is not a number, because the comma is ambiguous. A column of such cells raises an error.
 - A column of numbers with and without percent signs raises an error, because ``45%`` is 0.45 and ``45`` is 45.
 - The order of day and month in ``03/04/2024`` is determined from the column: 25/04/2024 in another row means that the
@@ -378,7 +379,9 @@ class Survey:
         return Schema(columns, self.ids, dropped | useless), notes
 
     def _check_kinds(self, summaries: dict[str, ColumnSummary]) -> None:
-        different = [name for name, summary in summaries.items() if not summary.compatible]
+        different = [
+            name for name, summary in summaries.items() if not (summary.compatible or _adds_words(name, summary))
+        ]
         if different:
             also = f"; the same applies to {join_names(different[1:])}" if different[1:] else ""
             raise TableError(f"{self._explain_mismatch(different[0])}{also}.")
@@ -470,6 +473,12 @@ def _is_identifier(name: str, summary: ColumnSummary) -> bool:
     short = summary.n_with_space == 0 and summary.n_letters <= MAX_IDENTIFIER_LETTERS * summary.known
     words = summary.kinds[:, WORD].sum() - summary.n_separated > summary.known / 2  # not numbers with a few words
     return summary.kind == WORD and bool(short and words) and _make_column(name, summary).kind == "text"
+
+
+def _adds_words(name: str, summary: ColumnSummary) -> bool:
+    """Return whether a column of numbers has some words in one file only, and few values, so that it is a category."""
+    mixed = summary.kinds[:, NUMBER].all() and summary.kinds[:, WORD].any() and not summary.n_separated
+    return bool(mixed) and _make_column(name, summary).kind == "category"
 
 
 def _make_column(name: str, summary: ColumnSummary, given: str | None = None) -> TableColumn:
