@@ -170,7 +170,9 @@ class AutoModel(TrainedModel):
             "offsets": list(self.offsets),
             "sizes": list(self.sizes),
             "loss": self.loss,
-            "comparison": [dataclasses.asdict(entry) for entry in self.comparison or ()],
+            "comparison": [
+                dataclasses.asdict(entry) | {"best_epochs": list(entry.best_epochs)} for entry in self.comparison or ()
+            ],
         }
         return ModelState(tensors, config)
 
