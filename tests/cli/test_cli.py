@@ -148,10 +148,10 @@ def test_demo_writes_all_files_and_its_next_commands_work(tmp_path):
     written = sorted(path.name for path in (tmp_path / "uulearn-demo").iterdir())
     assert written == sorted([*DEMO_TABLES, "demo.png", "digits_model", "digits_rows.csv", "table.csv"])
     assert (tmp_path / "uulearn-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
-    score, train = (line for line in done.stdout.splitlines() if " predict " in line or " fit " in line)
-    trained = subprocess.run(
-        f"{train} --epochs 2 --no-sensitivity", shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300
-    )
+    lines = done.stdout.splitlines()
+    score, enter, train = (line for line in lines if re.match("  .* predict |  cd |  .* fit ", line))
+    script = f"{enter}\n{train} --model linear --epochs 2 --no-sensitivity"
+    trained = subprocess.run(script, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert (trained.returncode, "1,500 + 1,500 rows" in trained.stdout) == (0, True)
     following = subprocess.run(score, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     place = "uulearn-demo/digits_scored.csv"

@@ -1,7 +1,11 @@
 """The demo shows the result of the paper: unbiased drops when its risk becomes negative, corrected methods do not."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from uulearn.cli.demo import fit_commands
 from uulearn.cli.demo_runs import demo_tasks, summarize, train_task
 
 
@@ -28,3 +32,19 @@ def test_corrected_methods_do_not_drop(name, method, results):
     row = results[name, method]
     assert row.drop < 0.05
     assert row.accuracy > results[name, "unbiased"].accuracy + 0.10
+
+
+@pytest.mark.parametrize("activated", [False, True])
+def test_next_commands_are_those_of_the_readme(tmp_path, monkeypatch, activated):
+    program = tmp_path / ".venv" / "bin" / "uulearn"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    program.with_name("activate").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [str(program), "demo"])
+    if activated:
+        monkeypatch.setenv("PATH", str(program.parent))
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    entered = re.search(r"^make demo && (.*)$", readme, re.MULTILINE)[1]
+    train = re.sub(r"\\\n\s*", "", re.search(r"^\$ (uulearn fit (?:.*\\\n)*.*)$", readme, re.MULTILINE)[1])
+    assert fit_commands(Path("uulearn-demo")) == [entered.rpartition("&& ")[2] if activated else entered, train]

@@ -138,6 +138,31 @@ def test_time_left_follows_from_the_epochs_of_all_models(clock):
     assert progress.fraction == pytest.approx(51 / 200)
 
 
+def test_folds_and_trees_are_named(clock):
+    progress = FitProgress(clock=clock)
+    progress(StageStarted("training boosting", 5, "fold"))
+    progress(TrainingProgress(epochs=200, done=30, models=5, unit="trees"))
+    assert progress.text == "training boosting: 150 of 1,000 trees, 5 folds at once, at most 0.0 s left"
+    progress(StageStarted("training mlp", 5, "fold"))
+    progress(TrainingProgress(epochs=60, done=60, stopped=True))
+    progress(TrainingProgress(epochs=60, done=0))
+    assert progress.text == "training mlp: 60 of 300 epochs, fold 2 of 5, about 0.0 s left"
+
+
+def test_each_compared_model_is_a_stage(gaussians):
+    pytest.importorskip("lightgbm")
+    auto = make_classifier((0.8, 0.2), model="auto", epochs=3, n_estimators=2, random_state=0, patience=None)
+    with observe_training(observed := RecordingObserver()):
+        auto.fit_sets(gaussians["X0"], gaussians["X1"])
+    stages = [StageStarted(f"training {name}", 2, "fold") for name in ("boosting", "mlp")]
+    assert [event for event in observed if isinstance(event, StageStarted)] == stages
+    trees = [dataclasses.replace(event, unit="trees") for event in events(3, 3, models=2)]
+    assert observed == [stages[0], *trees, stages[1], *events(3, 3), *events(3, 3)]
+    with observe_training(observed := RecordingObserver()):
+        auto.set_params(progress=False).fit_sets(gaussians["X0"], gaussians["X1"])
+    assert observed == []
+
+
 def test_resumed_epochs_count_as_done_but_not_for_the_speed(clock):
     progress = FitProgress(clock=clock)
     progress(StageStarted("training", 2))
@@ -297,8 +322,8 @@ def test_fit_logs_stages_and_epochs(command, monkeypatch, capsys, tmp_path):
     epochs = [
         re.split(", (?:about|at most) ", line)[0] for line in lines if line.startswith("training: ") and " left" in line
     ]
-    assert epochs[:4] == [f"training: {done} of 12 epochs, model 1 of 3" for done in (1, 2, 3, 4)]
-    assert epochs[-1] == "training: 12 of 12 epochs, model 3 of 3"
+    assert epochs[:4] == [f"training: {done} of 12 epochs, fold 1 of 3" for done in (1, 2, 3, 4)]
+    assert epochs[-1] == "training: 12 of 12 epochs, fold 3 of 3"
     again = "training with wrong priors, to measure their effect"
     assert any(line.startswith(f"{again}: 52 of 52 epochs, 13 models at once") for line in lines)
 
@@ -315,7 +340,7 @@ def test_fit_on_a_terminal_shows_a_bar_and_removes_it(command, tmp_path):
     options = [str(tmp_path / "m"), "--no-sensitivity", "--epochs", "60"]
     text, out = run_on_terminal("-m", *command, *options, columns=120)
     assert "reading both files" in text
-    assert "of 180 epochs, model " in text
+    assert "of 180 epochs, fold " in text
     assert " left" in text
     assert text.rstrip().endswith("\x1b[2K")  # the line is cleared
-    assert "no label used" in out
+    assert "no label used" in " ".join(out.split())

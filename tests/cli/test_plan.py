@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from uulearn import defaults
 from uulearn.cli.app import main
 from uulearn.cli.plan import render
 from uulearn.risk import estimation_cost
@@ -122,8 +123,9 @@ def test_text_without_sizes(command):
     corrected = r"^  corrected estimate +±4\.0 points \(Theorem 3\); ±2\.8 points with a sharper bias bound$"
     assert re.search(corrected, out, re.MULTILINE)
     assert "Precision of" not in out
-    ensembles = "A default ensemble (linear, mlp) needs 1.69 times as many rows for this width."
-    assert lines[-2:] == [ensembles, "next: collect 29,244 rows per set"]
+    assert lines[-4].startswith("The models of uulearn fit for tables (boosting, mlp) hold out no rows")
+    assert lines[-2].startswith("the interval is 1.3 times as wide (for the same width: 1.69 times as many rows)")
+    assert lines[-1] == "next: collect 29,244 rows per set to hold out, or 49,423 for uulearn fit"
     assert max(map(len, lines)) <= 120
     _, short, _ = command("--set-priors", 0.6, 0.4, "--target-prior", 0.5, "--accuracy", 0.9)
     assert re.search(r"^  sets of equal size +29,244 rows per set$", short, re.MULTILINE)
@@ -155,11 +157,22 @@ def test_text_with_sizes(command):
     assert "no number of rows of set 0 is enough, with set 1 unchanged" in out
     assert "2,621 rows of set 1, with set 0 unchanged" in out
     assert re.search(r"^  as given +6,661 +2,221 +8,882 +1\.73$", out, re.MULTILINE)
-    assert out.splitlines()[-1] == "next: collect more rows (2,715 per set are enough), or accept ±3.0 points"
+    assert out.splitlines()[-2:] == [
+        "Your rows give ±3.0 points if held out, and ±3.9 points with uulearn fit.",
+        "next: collect 2,715 rows per set to hold out, or 4,589 for uulearn fit",
+    ]
     _, enough, _ = command("--set-priors", 0.8, 0.2, "--sizes", 3000, 3000, "--delta", 0.1)
     assert re.search(r"90% interval +±1\.6 points", enough)
     assert re.search(r"for ±2\.0 points +enough", enough)
+    last = "next: these rows are enough to hold out; for uulearn fit, collect 3,056 rows per set"
+    assert enough.splitlines()[-1] == last
+    _, enough, _ = command("--set-priors", 0.8, 0.2, "--sizes", 3100, 3100, "--delta", 0.1)
     assert enough.splitlines()[-1] == "next: these rows are enough"
+
+
+def test_names_the_models_that_fit_compares(command):
+    _, out, _ = command("--set-priors", 0.8, 0.2)
+    assert f"({', '.join(defaults.AUTO_MODELS)})" in out
 
 
 def test_vacuous_bounds_are_marked(command):

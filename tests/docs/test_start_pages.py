@@ -57,6 +57,23 @@ def test_stored_outputs_are_those_of_the_page(name):
     assert all(cell.execution_count for cell in stored.cells if cell.cell_type == "code")
 
 
+def line_patterns(text):
+    """The lines of an output, with one space between words and without numbers."""
+    return [tool.NUMBER.sub("0", " ".join(line.split())) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", tool.STARTS)
+def test_output_of_commands_has_the_line_breaks_of_the_page(name):
+    nbformat = pytest.importorskip("nbformat")
+    stored = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    cells = [cell for cell in stored.cells if cell.cell_type == "code"]
+    blocks = [b for b in tool.read_blocks((START / f"{name}.md").read_text(encoding="utf-8")) if b.kind != "markdown"]
+    for block, cell in zip(blocks, cells, strict=True):
+        if block.kind == "console":
+            shown = [line for line in line_patterns(block.output) if line and line != "..."]
+            assert [line for line in shown if line not in line_patterns(tool.read_output(cell))] == []
+
+
 @pytest.mark.parametrize("name", tool.STARTS)
 def test_notebook_runs_and_prints_what_the_page_shows(name):
     pytest.importorskip("nbclient")

@@ -65,6 +65,21 @@ class TestChoice:
         assert [learner.loss for learner in learners] == ["logistic", "sigmoid"]
         assert learners[0].options.lr != learners[1].options.lr
 
+    def test_comparison_has_the_resolved_parameters(self, tmp_path):
+        clf, _, _ = fit("line", epochs=4, model_params=QUICK)
+        linear, mlp = clf.comparison_
+        assert (linear.parameters["loss"], mlp.parameters["loss"]) == ("logistic", "sigmoid")
+        assert (linear.parameters["lr"], mlp.parameters["lr"]) == (0.01, 0.001)
+        assert "epochs" not in linear.parameters  # given, so it is the same for all models
+        assert len(mlp.best_epochs) == 5
+        clf.save(tmp_path / "model")
+        assert UUClassifier.load(tmp_path / "model").comparison_ == clf.comparison_
+
+    def test_a_skipped_model_has_no_parameters(self):
+        clf, _, _ = fit("line", epochs=5, model_params={"models": ["linear", "mlp"], "seconds": 1e-9})
+        assert (clf.comparison_[1].parameters, clf.comparison_[1].best_epochs) == ({}, ())
+        assert clf.comparison_[0].parameters
+
 
 class TestComparison:
     @given(st.integers(0, 2**32 - 1), st.floats(0.05, 0.95), st.booleans())

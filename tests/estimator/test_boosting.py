@@ -153,7 +153,7 @@ def test_several_processes_are_refused(problem, monkeypatch):
 
 
 def test_summary_does_not_mention_matrix_products(fitted):
-    assert "method abs, loss sigmoid\n" in fitted.summary()
+    assert "is replaced by its absolute value), loss sigmoid\n" in fitted.summary()
 
 
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")
@@ -168,7 +168,7 @@ def test_every_method_and_loss_reduces_the_objective(problem, method, loss):
     assert objective[-1] < objective[0]
     assert found.history_.stop_reason in (
         "all 8 epochs done",
-        f"no tree improves the risk after epoch {len(objective)}",
+        f"no tree improves the risk after tree {len(objective)}",
     )
 
 
@@ -291,7 +291,7 @@ def test_constant_columns_are_refused_and_few_rows_are_enough():
 def test_a_risk_without_gradient_stops_training_with_a_reason(problem):
     single = boosting(method="relu", loss="squared", lr=1.0, epochs=300, n_estimators=1, validation_fraction=0.0)
     history = single.fit_sets(*problem[:2]).history_
-    assert history.stop_reason == f"no tree improves the risk after epoch {len(history)}"
+    assert history.stop_reason == f"no tree improves the risk after tree {len(history)}"
 
 
 def test_search_sensitivity_and_self_training(problem):

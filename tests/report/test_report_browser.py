@@ -1,6 +1,7 @@
 """The report in a real browser: headless Chromium, controlled through a pipe; skipped if none is installed."""
 
 import base64
+import itertools
 import json
 import os
 import select
@@ -253,7 +254,7 @@ def test_page_is_not_wider_than_the_screen(show, name):
 
 def test_layout_uses_the_full_width_on_a_desktop_and_one_column_on_a_phone(show):
     page = show(width=1440)
-    places = "[...document.querySelectorAll('main > section')].map(each => each.getBoundingClientRect())"
+    places = "[...document.querySelectorAll('main section')].map(each => each.getBoundingClientRect())"
     ends = f"[Math.min(...{places}.map(p => p.left)), Math.max(...{places}.map(p => p.right))]"
     left, right = page.ask(ends)
     assert left < 60
@@ -261,6 +262,28 @@ def test_layout_uses_the_full_width_on_a_desktop_and_one_column_on_a_phone(show)
     assert page.ask(f"new Set({places}.map(p => p.left)).size") == 2
     page.resize(390)
     assert page.ask(f"new Set({places}.map(p => p.left)).size") == 1
+
+
+@pytest.mark.parametrize("name", ["usual", "sparse"])
+def test_boxes_of_a_column_follow_each_other_and_the_columns_end_together(show, name):
+    page = show(name, width=1280)
+    columns = page.ask(
+        "[...document.querySelectorAll('.column')].map(column => [...column.children].map(each => {"
+        "  const box = each.getBoundingClientRect(); return [box.top, box.bottom] }))"
+    )
+    assert len(columns) == 2
+    for boxes in columns:
+        assert {round(below[0] - above[1]) for above, below in itertools.pairwise(boxes)} == {20}
+    assert abs(columns[0][-1][1] - columns[1][-1][1]) <= 1
+
+
+def test_wide_tables_have_a_shadow_where_they_continue(show):
+    page = show(width=390)
+    page.ask(EVERY_DETAIL_OPEN)
+    wide = "[...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)"
+    shadows = page.ask(f"{wide}.map(each => getComputedStyle(each).backgroundAttachment)")
+    assert shadows
+    assert set(shadows) == {"local, local, scroll, scroll"}
 
 
 @pytest.mark.parametrize("width", [390, 1280])

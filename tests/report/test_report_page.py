@@ -9,6 +9,7 @@ from helpers.report_page import checked, parse, section, words
 from uulearn import exceptions
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts
 from uulearn.estimator.fitting import average_histories
+from uulearn.estimator.learners import ComparedModel
 from uulearn.metrics import Estimate
 from uulearn.report import render_report, write_report
 from uulearn.training import History
@@ -141,9 +142,72 @@ def test_training_facts(page, facts):
     assert found["Software"] == "uulearn 0.1.0, torch 2.13.0"
     assert found["Epochs"] == "30, best epoch 18"
     assert found["Set with the higher prior"] == "clinic_a.csv"
-    assert (found["Model"], found["Method"], found["Seed"]) == ("mlp", "leaky_relu", "0")
+    assert (found["Model"], found["Seed"]) == ("mlp", "0")
+    meaning = "risk correction: a negative term is multiplied by the slope λ = -0.1"
+    assert found["Method"] == f"leaky_relu ({meaning})"
     assert part.one("code").text == facts.command
     assert ["classifier.epochs", "30"] in part.one("table").rows()
+
+
+COMPARED = (
+    ComparedModel(
+        *("boosting", True, 0.1, 0.0, 0.0, 1.0),
+        parameters={"loss": "sigmoid", "lr": 0.1, "epochs": 200, "l2": 0.0, "model_params": None},
+        best_epochs=(20, 20),
+    ),
+    ComparedModel(
+        *("mlp", True, 0.11, 0.01, 0.02, 3.0),
+        parameters={"loss": "sigmoid", "lr": 0.01, "epochs": 60, "l2": 0.005, "model_params": {"hidden": [128, 128]}},
+        best_epochs=(8, 12),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def compared(facts, history):
+    """The page of a fit that compared two models; the history is that of the trees."""
+    own = {"model": "auto", "method": "abs", "loss": "auto", "lr": "auto", "l2": "auto", "n_estimators": 2}
+    changed = replace(facts, comparison=COMPARED, configuration={"classifier": own | {"device": "auto"}})
+    models = [History(history.epochs, "all 30 epochs done", best_epoch=20) for _ in range(2)]
+    return checked(render_report(changed, average_histories(models)))
+
+
+def test_resolved_parameters_of_compared_models_are_shown(compared, facts):
+    found = pairs(section(compared, "trained"))
+    assert found["Model"] == "average of boosting and mlp"
+    assert found["Model boosting"] == "loss sigmoid, learning rate 0.1, at most 200 trees, best number of trees 20"
+    assert found["Model mlp"] == (
+        "loss sigmoid, learning rate 0.01, hidden layers 128-128, at most 60 epochs, best epochs 8 and 12"
+    )
+    assert "auto" not in found.values()
+    settings = dict(section(compared, "trained").one("table").rows())
+    assert settings["classifier.model"] == "auto (boosting, mlp)"
+    assert settings["classifier.lr"] == "auto (boosting: 0.1, mlp: 0.01)"
+    assert settings["classifier.device"] == f"auto ({facts.device})"
+
+
+def test_trees_are_not_called_epochs(compared, history):
+    text = words(section(compared, "training"))
+    assert "Training added all 30 trees." in text
+    assert "Each model uses only its first 20 trees" in text
+    assert f"the risk was first negative after {history.first_negative_epoch} trees" in text
+    assert "Risk on the training rows by number of trees." in text
+    drawn = [node.text for node in compared.one("figure", id="figure-risk").all("text")]
+    assert {"number of trees", "20 trees: best", "30 trees: last"} <= set(drawn)
+    assert "epoch" not in text
+
+
+def test_single_boosting_model_has_trees(facts, history):
+    boosting = replace(facts, configuration={"classifier": {"model": "boosting", "lr": 0.1}})
+    root = checked(render_report(boosting, history))
+    found = pairs(section(root, "trained"))
+    assert (found["Trees"], found["Learning rate"]) == ("30 trained, 18 used", "0.1")
+    assert "The model uses only its first 18 trees" in words(section(root, "training"))
+
+
+def test_terms_of_the_page_are_explained(page):
+    terms = {node.text for node in section(page, "terms").all("dt")}
+    assert {"Risk correction (method)", "Calibration", "Objective", "Risk terms"} <= terms
 
 
 def test_size_of_the_ensemble_is_shown(facts, history):
@@ -180,10 +244,10 @@ def test_out_of_fold_evaluation_is_explained(facts, history):
     assert "each scored by a model that was not trained on it" in words(section(root, "accuracy"))
     text = words(section(root, "data"))
     assert "every row is evaluated by a model that was not trained on it. Early stopping used the same rows" in text
-    assert "each row is therefore scored at an epoch that other rows chose" in text
+    assert "each row is therefore scored by a model that other rows stopped" in text
     assert "standard errors" not in text
     wider = checked(render_report(replace(facts, out_of_fold=True, error_scale=1.3), history))
-    assert "that other rows chose, and the standard errors are multiplied by 1.3." in words(section(wider, "data"))
+    assert "that other rows stopped, and the standard errors are multiplied by 1.3." in words(section(wider, "data"))
     assert "used only to estimate" not in text
     assert "from other rows" not in words(section(root, "training"))
 
@@ -249,7 +313,7 @@ def test_risk_that_is_never_negative(facts):
     history = History([record(1, 0.3, 0.2), record(2, -0.1, 0.3)], "all 2 epochs done")
     root = checked(render_report(facts, history))
     text = words(section(root, "training"))
-    assert "the risk was never negative. One of its terms was negative: the positive term in 1 epoch." in text
+    assert "the risk was never negative. One of its terms was negative: the positive term in 1 of 2 epochs." in text
     assert "The model has the weights of the last epoch." in text
     assert "No rows were held out during training" in text
     assert not root.all("figure", id="figure-accuracy")
@@ -322,7 +386,7 @@ def test_colors_have_enough_contrast(facts, history, theme):
     themes = re.findall(r":root \{([^}]*)\}", page)
     found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", themes[theme]))
     used = set(re.findall(r"var\(--([\w-]+)\)", page))
-    assert used == set(found) == {ink for inks in READ_ON.values() for ink in inks} | set(READ_ON) | {"line"}
+    assert used == set(found) == {ink for inks in READ_ON.values() for ink in inks} | set(READ_ON) | {"line", "shade"}
     for ground, inks in READ_ON.items():
         for ink in inks:
             low, high = sorted((luminance(found[ink]), luminance(found[ground])))

@@ -10,8 +10,8 @@ from uulearn.estimator.auto import describe_comparison
 from uulearn.io.formats import printable
 from uulearn.theory.planning import anticipated_spread
 
-TERMINAL_WIDTH = 100
-"""Width in characters at which warnings and notes are wrapped in a terminal."""
+TERMINAL_WIDTH = 80
+"""Width in characters at which sentences are wrapped; many terminals have this width."""
 LABEL_WIDTH = 11
 WIDE_INTERVAL = 0.3
 """Width above which an interval is reported as too wide to be useful."""
@@ -36,13 +36,13 @@ def format_summary(facts: FitFacts, out: Path) -> str:
         _line("priors", f"{prior(higher.prior)} positive in {higher.name}, {prior(lower.prior)} in {lower.name}"),
         *([] if facts.comparison is None else [_wrapped("trained", describe_comparison(facts.comparison))]),
         _line("accuracy", accuracy_range(facts.evaluation.accuracy)),
-        _line("", _basis(facts)),
+        _wrapped("", _basis(facts)),
         _wrapped("", describe_verdict(facts)),
-        _line("AUC", f"{facts.evaluation.auc.value:.3f}"),
+        _line("AUC", f"{facts.evaluation.auc.value:.3f} (0.5 is chance, 1 is perfect)"),
     ]
     if facts.prior_intervals is not None:
         ends = " and ".join(map(interval, facts.prior_intervals))
-        lines.insert(2, _line("", f"estimated from the rows (95% intervals {ends}); all results depend on them"))
+        lines.insert(2, _wrapped("", f"estimated from the rows (95% intervals {ends}); all results depend on them"))
     lines += [_wrapped("warning", warning.message) for warning in facts.warnings]
     lines += [_wrapped("note", note) for note in facts.notes]
     if facts.commands:
@@ -94,7 +94,8 @@ def _basis(facts: FitFacts) -> str:
     rows = " + ".join(f"{n:,}" for n in facts.row_use.evaluation)
     unseen = ", each scored by a model not trained on it" if facts.out_of_fold else " held out of training"
     confidence = f"{100 * facts.evaluation.accuracy.confidence:g}%"
-    return f"{confidence} interval at target prior {prior(facts.target_prior)}, no label used: {rows} rows{unseen}"
+    target = f"{confidence} interval if {prior(facts.target_prior)} of the rows are positive (target prior)"
+    return f"{target}, no label used: {rows} rows{unseen}"
 
 
 def format_model_card(facts: FitFacts) -> str:

@@ -70,7 +70,8 @@ def train_and_score(
         models = defaults.N_ESTIMATORS if is_auto(number) else int(number)
         progress(StageStarted("training", models * max_trainings(rounds) if rounds else 1))
         return _train_with_holdout(classifier, X, fraction, seed, folder)
-    progress(StageStarted("training", plan.parameters.n_estimators * plan.learner.n_candidates))
+    if not is_auto(plan.parameters.model):  # otherwise, each compared model is a stage
+        progress(StageStarted("training", plan.parameters.n_estimators, "fold"))
     classifier.set_params(**plan.resolved).fit_plan(plan)
     assert classifier.out_of_fold_scores_ is not None
     submodels = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]

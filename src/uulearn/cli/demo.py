@@ -91,7 +91,7 @@ def demo(
     arguments = ["predict", out / "digits_model", out / "digits_rows.csv", "--out", out / "digits_scored.csv"]
     console.print(f"  {shlex.join([*_program(), *map(str, arguments)])}\n")
     console.print(_describe_tables(out, tables))
-    console.print(f"\nTrain a model on both clinics:\n  {shlex.join([*_program(), *_fit_command(out)])}")
+    console.print("\n  ".join(["\nTrain a model on both clinics:", *fit_commands(out)]))
 
 
 def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
@@ -106,21 +106,25 @@ def _describe_tables(folder: Path, tables: dict[str, Any]) -> str:
     return "\n".join([f"Simulated patients of two clinics, in {folder} (a patient who is ill is positive)", *lines])
 
 
-def _fit_command(folder: Path) -> list[str]:
-    """Return the arguments of the command that trains a model on the tables of both clinics."""
+def fit_commands(folder: Path) -> list[str]:
+    """Return the commands of the README that train a model on the tables of both clinics."""
     from uulearn.cli.demo_tables import TABLE_PRIORS
 
     (first, second, new, *_), priors = TABLE_PRIORS, list(map(str, TABLE_PRIORS.values()))
-    command = ["fit", str(folder / first), str(folder / second), "--set-priors", *priors[:2]]
-    return [*command, "--target-prior", str(TABLE_PRIORS[new]), "--model", "linear", "--out", str(folder / "model")]
+    enter, program = f"cd {shlex.quote(str(folder))}", _program(folder)
+    activate = Path(sys.argv[0]).with_name("activate")
+    if len(program) == 1 and program != ["uulearn"] and activate.is_file():
+        enter, program = f"source {shlex.quote(os.path.relpath(activate))} && {enter}", ["uulearn"]
+    options = ["--set-priors", *priors[:2], "--target-prior", str(TABLE_PRIORS[new]), "--out", "model/"]
+    return [enter, shlex.join([*program, "fit", first, second, *options])]
 
 
-def _program() -> list[str]:
-    """Return the words with which this program was started, so that printed commands can be copied and run."""
+def _program(folder: Path = Path()) -> list[str]:
+    """Return the words that start this program in a folder, so that printed commands can be copied and run."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
-        return [os.path.relpath(sys.executable), "-m", "uulearn"]
-    return ["uulearn"] if shutil.which("uulearn") == str(started.absolute()) else [os.path.relpath(started)]
+        return [os.path.relpath(sys.executable, folder), "-m", "uulearn"]
+    return ["uulearn"] if shutil.which("uulearn") == str(started.absolute()) else [os.path.relpath(started, folder)]
 
 
 def _format_table(results: list[DemoResult], per_dataset: int) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from uulearn.cli.options import AsJson, flag, option
-from uulearn.defaults import TARGET_PRIOR
+from uulearn.defaults import AUTO_MODELS, TARGET_PRIOR
 
 if TYPE_CHECKING:
     from uulearn.theory.planning import PlannedPrecision, RowPlan
@@ -50,7 +51,7 @@ def render(plan: RowPlan, *, given: bool, details: bool) -> str:
         _rows_block(plan, details),
         _distance_block(plan),
         _guarantee_block(plan, plan.precision) if details else [],
-        [_ensemble_line(), _next_step(plan, given)],
+        _fit_lines(plan, given),
     ]
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -121,18 +122,25 @@ def _guarantee(half_width: float, source: str) -> str:
     return f"no guarantee ({source}: the bound, ±{_points(half_width)}, is wider than the range from 0 to 1)"
 
 
-def _next_step(plan: RowPlan, given: bool) -> str:
-    reached = plan.precision.half_width
-    if given and reached > plan.half_width:
-        return f"next: collect more rows ({plan.equal.set0:,} per set are enough), or accept ±{_points(reached)}"
-    return f"next: {'these rows are enough' if given else f'collect {plan.equal.set0:,} rows per set'}"
-
-
-def _ensemble_line() -> str:
+def _fit_lines(plan: RowPlan, given: bool) -> list[str]:
+    """Describe what ``uulearn fit`` needs, and the next step."""
     from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 
-    more = f"{SELECTION_ERROR_SCALE**2:.3g} times as many"
-    return f"A default ensemble (linear, mlp) needs {more} rows for this width."
+    reached, wide = plan.precision.half_width, SELECTION_ERROR_SCALE * plan.precision.half_width
+    held_out, needed = plan.equal.set0, math.ceil(SELECTION_ERROR_SCALE**2 * plan.equal.set0)
+    lines = [
+        f"The models of uulearn fit for tables ({', '.join(AUTO_MODELS)}) hold out no rows: each row is",
+        "scored by models that were not trained on it. Early stopping also uses these rows, so",
+        f"the interval is {SELECTION_ERROR_SCALE:g} times as wide (for the same width: "
+        f"{SELECTION_ERROR_SCALE**2:.3g} times as many rows).",
+    ]
+    if given:
+        lines.append(f"Your rows give ±{_points(reached)} if held out, and ±{_points(wide)} with uulearn fit.")
+    if given and wide <= plan.half_width:
+        return [*lines, "next: these rows are enough"]
+    if given and reached <= plan.half_width:
+        return [*lines, f"next: these rows are enough to hold out; for uulearn fit, collect {needed:,} rows per set"]
+    return [*lines, f"next: collect {held_out:,} rows per set to hold out, or {needed:,} for uulearn fit"]
 
 
 def _to_json(plan: RowPlan) -> dict[str, object]:

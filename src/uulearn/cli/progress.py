@@ -79,11 +79,11 @@ class FitProgress:
 
     >>> seconds = iter([0, 60])
     >>> progress = FitProgress(clock=lambda: next(seconds))
-    >>> progress(StageStarted("training", models=5))
+    >>> progress(StageStarted("training mlp", models=5, part="fold"))
     >>> progress(TrainingProgress(epochs=200, done=0))
     >>> progress(TrainingProgress(epochs=200, done=100))
     >>> progress.text
-    'training: 100 of 1,000 epochs, model 1 of 5, at most 9 min 0 s left'
+    'training mlp: 100 of 1,000 epochs, fold 1 of 5, at most 9 min 0 s left'
     """
 
     def __init__(self, output: ProgressOutput | None = None, clock: Clock = time.monotonic) -> None:
@@ -106,13 +106,13 @@ class FitProgress:
     def __call__(self, event: StageStarted | TrainingProgress, /) -> None:
         """Start a stage or count epochs; epochs that were restored or skipped do not affect the estimated speed."""
         if isinstance(event, StageStarted):
-            self._start_stage(event.name, event.models)
+            self._start_stage(event.name, event.models, event.part)
             self._show(milestone=True)
             return
         if self._training_since is None:
             self._training_since = self.clock()
         models, saved = event.models, (event.epochs - event.done if event.stopped else 0)
-        self._epochs, self._at_once, self._done = event.epochs, models, event.done
+        self._epochs, self._at_once, self._done, self._unit = event.epochs, models, event.done, event.unit
         self._trained_epochs = self._before[0] + (event.done - event.resumed) * models
         self._skipped = self._before[1] + (event.resumed + saved) * models
         if not event.stopped:
@@ -146,11 +146,11 @@ class FitProgress:
         left = self.seconds_left
         if not self._total or not self._at_once:
             return self.stage
-        parts = [f"{self.stage}: {self._skipped + self._trained_epochs:,} of {self._total:,} epochs"]
+        parts = [f"{self.stage}: {self._skipped + self._trained_epochs:,} of {self._total:,} {self._unit}"]
         if self._at_once > 1:
-            parts.append(f"{self._at_once} models at once")
+            parts.append(f"{self._at_once} {self._part}s at once")
         elif self._models > 1:
-            parts.append(f"model {self._finished_models + 1} of {self._models}")
+            parts.append(f"{self._part} {self._finished_models + 1} of {self._models}")
         bound = "about" if self._finished_models else "at most"  # early stopping may end the first model sooner
         parts += [] if left is None else [f"{bound} {format_duration(left)} left"]
         return ", ".join(parts)
@@ -167,8 +167,8 @@ class FitProgress:
     def _total(self) -> int:
         return sum(self._before) + (self._models - self._finished_models) * self._epochs
 
-    def _start_stage(self, stage: str, models: int) -> None:
-        self.stage, self._expected_models = stage, models
+    def _start_stage(self, stage: str, models: int, part: str = "model") -> None:
+        self.stage, self._expected_models, self._part, self._unit = stage, models, part, "epochs"
         self._epochs = self._at_once = self._done = self._finished_models = self._finished_epochs = 0
         self._trained_epochs = self._skipped = 0
         self._before = (0, 0)

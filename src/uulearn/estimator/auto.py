@@ -41,12 +41,13 @@ from uulearn.estimator.learners import (
     restore_model,
 )
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.resolving import ResolvedParameters, resolve
+from uulearn.estimator.resolving import OF_EACH_MODEL, ResolvedParameters, resolve
 from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
 from uulearn.risk.coefficients import uu_coefficients
 from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
+from uulearn.training.progress import StageStarted, start_stage
 from uulearn.training.workers import join_workers
 
 MAX_ERRORS = 2.0
@@ -169,7 +170,9 @@ class AutoModel(TrainedModel):
             "offsets": list(self.offsets),
             "sizes": list(self.sizes),
             "loss": self.loss,
-            "comparison": [dataclasses.asdict(entry) for entry in self.comparison or ()],
+            "comparison": [
+                dataclasses.asdict(entry) | {"best_epochs": list(entry.best_epochs)} for entry in self.comparison or ()
+            ],
         }
         return ModelState(tensors, config)
 
@@ -201,15 +204,19 @@ class AutoLearner(Learner):
             device,
         )
 
-    @property
-    def n_candidates(self) -> int:  # type: ignore[override]
-        """Number of models per fold."""
-        return len(self.options.models)
-
     def learner(self, name: str, sizes: tuple[int, int]) -> Learner:
         """Return the learner of one model, with its own defaults for sets of these sizes."""
-        own = {**vars(self.parameters), "model": name, "model_params": defaults.AUTO}
-        return make_learner(resolve(own, sizes), self.on_device)
+        return make_learner(self._resolve(name, sizes), self.on_device)
+
+    def _resolve(self, name: str, sizes: tuple[int, int]) -> ResolvedParameters:
+        return resolve({**vars(self.parameters), "model": name, "model_params": defaults.AUTO}, sizes)
+
+    def _own_parameters(self, name: str, sizes: tuple[int, int]) -> dict[str, Any]:
+        """Return the parameters that have a default for each model, as data that can be stored as JSON."""
+        resolved = self._resolve(name, sizes)
+        own = {key: getattr(resolved, key) for key in OF_EACH_MODEL if is_auto(getattr(self.parameters, key))}
+        options = {key: list(v) if isinstance(v, tuple) else v for key, v in (resolved.model_params or {}).items()}
+        return own | {"model_params": options or None}
 
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if a network does not support these rows."""
@@ -223,7 +230,11 @@ class AutoLearner(Learner):
         learner = self.learner(name, task.data.sizes)
         fitted = learner.train(task)
         why = "not compared: comparing models needs an ensemble over folds"
-        compared = tuple(ComparedModel(own, used=own == name, skipped=why) for own in self.options.models)
+        own = self._own_parameters(name, task.data.sizes)
+        compared = tuple(
+            ComparedModel(kind, used=kind == name, skipped=why, parameters=own if kind == name else {})
+            for kind in self.options.models
+        )
         loss = getattr(learner, "loss", None)
         loss = loss if isinstance(loss, str) else None  # the classifier has a custom loss
         model = AutoModel({name: fitted.model}, (0.0,), task.data.sizes, compared, loss)
@@ -246,7 +257,10 @@ class AutoLearner(Learner):
         if not decisions:
             raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
         for entry in compare(decisions, sets, task.set_priors, task.target_prior):
-            compared[entry.model] = dataclasses.replace(entry, seconds=compared[entry.model].seconds)
+            own = compared[entry.model]
+            compared[entry.model] = dataclasses.replace(
+                entry, seconds=own.seconds, parameters=own.parameters, best_epochs=own.best_epochs
+            )
         comparison = tuple(compared.values())
         used = [entry.model for entry in comparison if entry.used]
         best = min((entry for entry in comparison if entry.used), key=lambda entry: entry.risk or 0.0).model
@@ -254,8 +268,8 @@ class AutoLearner(Learner):
         found = []
         for fold in range(self.parameters.n_estimators):
             blend = _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes)
-            own = [scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1)]
-            found.append(FoldScores(blend, trained[best].histories[fold], (own[0], own[1])))
+            first, second = (scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1))
+            found.append(FoldScores(blend, trained[best].histories[fold], (first, second)))
         return found
 
     def _train_all(self, task: ModelTask) -> tuple[dict[str, OutOfFold], dict[str, ComparedModel]]:
@@ -275,13 +289,22 @@ class AutoLearner(Learner):
                     f"{self.options.seconds:,.1f} s are left"
                 )
             if skipped is None:
-                started, expected = time.process_time(), expected + own
+                if self.parameters.progress:
+                    start_stage(StageStarted(f"training {name}", self.parameters.n_estimators, "fold"))
+                started, expected, epochs = time.process_time(), expected + own, tuple[int, ...]()
                 try:
                     parts = learner.train_folds(dataclasses.replace(task, path=(*task.path, name)))
                     trained[name] = merge_folds(parts, folds)
+                    epochs = tuple(part.history.best_epoch for part in parts if part.history.best_epoch is not None)
                 except NonFiniteRiskError as error:
                     skipped = str(error).rstrip(".")
-                compared[name] = ComparedModel(name, seconds=time.process_time() - started, skipped=skipped)
+                compared[name] = ComparedModel(
+                    name,
+                    seconds=time.process_time() - started,
+                    skipped=skipped,
+                    parameters=self._own_parameters(name, data.sizes),
+                    best_epochs=epochs,
+                )
             else:
                 compared[name] = ComparedModel(name, skipped=skipped)
         return trained, compared
@@ -381,7 +404,7 @@ def describe_comparison(comparison: Sequence[ComparedModel]) -> str:
     used, others = ([entry for entry in comparison if entry.used is state] for state in (True, False))
     shown = [entry.model if entry.risk is None else f"{entry.model} (error {max(0, entry.risk):.1%})" for entry in used]
     parts = [shown[0] if len(shown) == 1 else f"average of {', '.join(shown[:-1])} and {shown[-1]}"]
-    parts += [f"worse: {entry.model} (error {entry.risk:.1%})" for entry in others if entry.risk is not None]
+    parts += [f"not used: {entry.model} (error {entry.risk:.1%})" for entry in others if entry.risk is not None]
     parts += [f"skipped {entry.model}: {entry.skipped}" for entry in others if entry.risk is None]
     return "; ".join(parts)
 

@@ -424,7 +424,7 @@ class _SharedRounds:
 def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> list[ModelFit]:
     """Add a tree to every model until a stop reason is found; all models have the same number of rounds."""
     rounds, reason = _SharedRounds(runs, options, risk), None
-    with ProgressBar(options.epochs, options.progress, models=len(runs)) as bar:
+    with ProgressBar(options.epochs, options.progress, models=len(runs), unit="trees") as bar:
         for epoch in range(1, options.epochs + 1):
             records = [run.advance() for run in runs]
             rounds.update()
@@ -437,9 +437,9 @@ def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> 
             if any(asked):
                 reason = StopReason.CALLBACK
             elif all(run.finished for run in runs):
-                reason = f"no tree improves the risk after epoch {epoch}"
+                reason = f"no tree improves the risk after tree {epoch}"
             elif rounds.best is not None and rounds.best.exhausted:
-                reason = rounds.best.stop_reason
+                reason = f"the error did not decrease for {options.patience} trees (lowest after {rounds.best.epoch})"
             if reason is not None:
                 break
     for run in runs:

@@ -14,7 +14,7 @@ import functools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -70,6 +70,10 @@ class ComparedModel:
     """CPU time of the training in seconds; None if the model was not trained."""
     skipped: str | None = None
     """Reason why the model was not trained or not compared."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Resolved values of the parameters that each model has its own default for; empty if it was not trained."""
+    best_epochs: tuple[int, ...] = ()
+    """Best epoch of each fold (boosting: number of trees); empty without early stopping."""
 
 
 class TrainedModel(abc.ABC):
@@ -209,8 +213,6 @@ class Learner(abc.ABC):
     """Name of the learner in the manifest of a model directory."""
     folds_together: ClassVar[bool] = False
     """Whether the models of all folds depend on one another, so that one call of `train_folds` must train them all."""
-    n_candidates: int = 1
-    """Number of models that are trained per fold."""
 
     @abc.abstractmethod
     def train(self, task: ModelTask) -> ModelFit:

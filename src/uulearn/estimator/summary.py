@@ -8,7 +8,7 @@ from uulearn.estimator.auto import describe_comparison
 from uulearn.estimator.learners import NetworkModel
 from uulearn.estimator.parameters import is_auto
 from uulearn.risk import estimation_cost, get_loss, uu_coefficients
-from uulearn.risk.corrections import get_method
+from uulearn.risk.corrections import METHOD_MEANINGS, get_method
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
@@ -76,9 +76,10 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     """Describe the assumed priors, and the equivalent number of labeled rows."""
     n, n_prime = classifier.set_sizes_
     method = get_method(classifier.method, classifier.slope)
-    slope = f" (λ = {classifier.slope:g})" if "leaky_relu" in method.name else ""
+    meaning = METHOD_MEANINGS.get(method.name, "risk correction by own functions").format(slope=f"{classifier.slope:g}")
     chosen = classifier.fitted_params()["loss"]
-    how = f"method {method.name}{slope}, loss {'of each model' if is_auto(chosen) else get_loss(chosen).name}"
+    loss = "of each model" if is_auto(chosen) else get_loss(chosen).name
+    how = f"method {method.name} ({meaning}), loss {loss}"
     if isinstance(classifier.trained_, NetworkModel):
         how += f", matrix products in {classifier.precision_}"
     higher, check = 0, "unlabeled rows cannot confirm this, so verify it"

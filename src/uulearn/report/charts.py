@@ -270,8 +270,10 @@ def risk_chart(curves: TrainingCurves, held_out: bool) -> Chart | None:
     if not held_out and any(a is not None and b is not None and abs(a - b) > 1e-6 for a, b in pairs):
         lines.append(EpochCurve("objective", ": minimized in training (corrected)", "quiet thin dotted", objective))
     negative = curves.first_negative(prefix + "unbiased")
-    note = "The risk was never negative." if negative is None else f"The risk was first negative in epoch {negative}."
-    title = f"Risk on the {'held-out' if held_out else 'training'} rows by epoch"
+    note = (
+        "The risk was never negative." if negative is None else f"The risk was first negative {curves.when(negative)}."
+    )
+    title = f"Risk on the {'held-out' if held_out else 'training'} rows by {_axis_name(curves)}"
     return _epoch_chart("figure-risk-held-out" if held_out else "figure-risk", title, curves, lines, negative, note)
 
 
@@ -283,10 +285,13 @@ def accuracy_chart(curves: TrainingCurves, separate_evaluation: bool) -> Chart |
     ]
     note = ""
     if separate_evaluation and curves.best_epoch is not None:
-        note = "Early stopping uses this estimate to choose the best epoch, so it is too high at that epoch. The "
+        chosen = ("best epoch", "at that epoch") if curves.unit == "epoch" else ("number of trees", "there")
+        note = "Early stopping uses this estimate to choose the {}, so it is too high {}. The ".format(*chosen)
         note += "accuracy at the top of the page is estimated from other rows."
     negative = curves.first_negative("unbiased")
-    return _epoch_chart("figure-accuracy", "Accuracy by epoch", curves, lines, negative, note, percents=True)
+    return _epoch_chart(
+        "figure-accuracy", f"Accuracy by {_axis_name(curves)}", curves, lines, negative, note, percents=True
+    )
 
 
 def _epoch_chart(
@@ -305,7 +310,7 @@ def _epoch_chart(
     x = make_axis(curves.epochs, integers=True, tight=True)
     y = make_axis(known if percents else [*known, 0.0], percents=percents)
     drawn = [_curve(x, y, list(zip(curves.epochs, line.values, strict=True)), line.style) for line in reversed(lines)]
-    described = [*(_described(line, percent if percents else signed) for line in lines), note]
+    described = [*(_described(line, curves, percent if percents else signed) for line in lines), note]
     stride = -(-len(curves) // MAX_TABLE_EPOCHS)
     important = {negative, curves.best_epoch, curves.epochs[0], curves.epochs[-1]}
     shown = [at for at, epoch in enumerate(curves.epochs) if at % stride == stride - 1 or epoch in important]
@@ -313,7 +318,7 @@ def _epoch_chart(
         [curves.epochs[at], *(percent(line.values[at]) if percents else signed(line.values[at], 4) for line in lines)]
         for at in shown
     ]
-    caption = title if stride == 1 else f"{title}, every {stride} epochs and important epochs"
+    caption = title if stride == 1 else f"{title}, every {stride} {curves.unit}s and important {curves.unit}s"
     if not percents and y.low < 0:
         note += " The shaded area is below zero; a true risk is never negative."
     return Chart(
@@ -322,8 +327,8 @@ def _epoch_chart(
         note.strip(),
         " ".join(described).strip(),
         [LegendEntry(line.name + line.meaning, line.style) for line in lines],
-        HtmlTable(caption, ["epoch", *(line.name for line in lines)], rows),
-        *(x, "epoch", y, "accuracy" if percents else "risk"),
+        HtmlTable(caption, [_axis_name(curves), *(line.name for line in lines)], rows),
+        *(x, _axis_name(curves), y, "accuracy" if percents else "risk"),
         layers=drawn if percents else [_below_zero(y), *drawn],
         markers=_epoch_markers(curves, negative),
         tips_at=[curves.epochs[at] for at in shown],
@@ -332,17 +337,22 @@ def _epoch_chart(
 
 def _epoch_markers(curves: TrainingCurves, negative: int | None) -> list[Marker]:
     last, best = curves.epochs[-1], curves.best_epoch
-    markers = [] if negative is None else [Marker(negative, f"epoch {negative}: risk below 0")]
+    markers = [] if negative is None else [Marker(negative, f"{curves.at(negative)}: risk below 0")]
     if best == last:
-        return [*markers, Marker(last, f"epoch {last}: best and last", muted=True)]
-    markers += [] if best is None else [Marker(best, f"epoch {best}: best", muted=True)]
-    return [*markers, Marker(last, f"epoch {last}: last", muted=True)]
+        return [*markers, Marker(last, f"{curves.at(last)}: best and last", muted=True)]
+    markers += [] if best is None else [Marker(best, f"{curves.at(best)}: best", muted=True)]
+    return [*markers, Marker(last, f"{curves.at(last)}: last", muted=True)]
 
 
-def _described(line: EpochCurve, written: Callable[[float | None], str]) -> str:
+def _axis_name(curves: TrainingCurves) -> str:
+    return "epoch" if curves.unit == "epoch" else f"number of {curves.unit}s"
+
+
+def _described(line: EpochCurve, curves: TrainingCurves, written: Callable[[float | None], str]) -> str:
     """Describe a curve in one sentence, for screen readers."""
     known = [value for value in line.values if value is not None]
-    ends = f"from {written(known[0])} in the first epoch to {written(known[-1])} in the last"
+    first = f"{curves.preposition} the first {curves.unit}"
+    ends = f"from {written(known[0])} {first} to {written(known[-1])} {curves.preposition} the last"
     return f"{line.name.capitalize()} {ends}, lowest {written(min(known))}, highest {written(max(known))}."
 
 

@@ -10,14 +10,25 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from uulearn import exceptions
+from uulearn import defaults, exceptions
 from uulearn.app.facts import ColumnFacts, FitFacts, PriorError, RaisedWarning
-from uulearn.app.formatting import accuracy_range, count, duration, interval, percent, plural, prior, sentence
+from uulearn.app.formatting import (
+    accuracy_range,
+    count,
+    duration,
+    interval,
+    listing,
+    percent,
+    plural,
+    prior,
+    sentence,
+)
 from uulearn.app.summary import describe_shortage, describe_verdict
 from uulearn.estimator.learners import ComparedModel
 from uulearn.report import charts
-from uulearn.report.html import HtmlTable, name, render_page
+from uulearn.report.html import MESSAGE_WIDTH, HtmlTable, name, render_page
 from uulearn.report.training import TrainingCurves
+from uulearn.risk.corrections import METHOD_MEANINGS
 from uulearn.storage import write_atomically
 from uulearn.training.history import History, StopReason
 
@@ -30,6 +41,7 @@ SHOWN_SETTINGS = {
     "model": "Model",
     "method": "Method",
     "loss": "Loss",
+    "lr": "Learning rate",
     "n_estimators": "Models in the ensemble",
     "seed": "Seed",
 }
@@ -72,15 +84,20 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
             raise TypeError(
                 f"expected a {kind.__name__}, got {type(value).__name__}; load the model with TableModel.load."
             )
-    curves = TrainingCurves.from_history(history)
+    compared = {entry.model: entry for entry in facts.comparison or () if entry.risk is not None}
+    lowest = min(compared, key=lambda model: compared[model].risk or 0.0, default=None)
+    settings = _flatten(facts.configuration)
+    used = [entry.model for entry in facts.comparison or () if entry.used]
+    trained = lowest or (used[0] if used else dict(settings).get("classifier.model"))
+    curves = TrainingCurves.from_history(history, "tree" if trained == defaults.BOOSTING else "epoch")
     separate = not facts.out_of_fold
     training = [charts.risk_chart(curves, held_out=False), charts.risk_chart(curves, held_out=True)]
     training.append(charts.accuracy_chart(curves, separate))
-    settings = _flatten(facts.configuration)
     return render_page(
         "report.html.jinja",
         title=title,
         facts=facts,
+        right_column=_right_column(facts),
         accuracy=facts.evaluation.accuracy,
         headline=accuracy_range(facts.evaluation.accuracy),
         verdict=describe_verdict(facts),
@@ -89,12 +106,10 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         warnings=[_shown_warning(warning) for warning in facts.warnings],
         metrics=_metrics(facts),
         training_facts=_training_facts(facts, curves, settings),
-        settings=HtmlTable("Settings", ["setting", "value"], [(name(key), name(text)) for key, text in settings], 2),
+        settings=HtmlTable("Settings", ["setting", "value"], _resolved_settings(facts, settings), 2),
         comparison=None if facts.comparison is None else _comparison(facts.comparison),
-        compared=[entry.model for entry in facts.comparison or () if entry.risk is not None],
-        lowest=min(
-            ((entry.risk, entry.model) for entry in facts.comparison or () if entry.risk is not None), default=(0.0, "")
-        )[1],
+        compared=list(compared),
+        lowest=lowest,
         sets=_sets(facts),
         columns=_columns(facts),
         unused=[column for column in facts.columns if not column.used],
@@ -160,18 +175,84 @@ def _training_facts(
     facts: FitFacts, curves: TrainingCurves, settings: list[tuple[str, str]]
 ) -> list[tuple[str, str | Markup]]:
     """Return the labels and values of the section on training."""
-    found = {key.rpartition(".")[2]: text for key, text in settings}
-    best = "" if curves.best_epoch is None else f", best epoch {curves.best_epoch}"
+    found = {key.rpartition(".")[2]: text for key, text in settings if text != defaults.AUTO}
+    if meaning := METHOD_MEANINGS.get(found.get("method", "")):
+        found["method"] += f" ({meaning.format(slope=found.get('slope', defaults.SLOPE))})"
+    compared = [entry for entry in facts.comparison or () if entry.parameters]
+    if used := [entry.model for entry in compared if entry.used]:
+        found["model"] = used[0] if len(used) == 1 else f"average of {listing(used)}"
+        found["n_estimators"] = f"{found.get('n_estimators', '1')}{' of each kind' if len(used) > 1 else ''}"
+    own = [(f"Model {entry.model}", name(_describe_parameters(entry), MESSAGE_WIDTH)) for entry in compared]
+
+    def shown(key: str, title: str) -> list[tuple[str, str | Markup]]:
+        return [(title, name(found[key])), *(own if key == "model" else [])]
+
+    last = f"{count(len(curves))}, best epoch {curves.best_epoch}"
+    if curves.best_epoch is None:
+        last = count(len(curves))
+    elif curves.unit == "tree":
+        last = f"{count(len(curves))} trained, {count(curves.best_epoch)} used"
     return [
         ("Task", "classify rows as positive or negative, learned from two unlabeled sets"),
         ("Target prior", f"{prior(facts.target_prior)} of the rows are positive where the model is used"),
         ("Set with the higher prior", name(facts.set_names[facts.set_priors[0] < facts.set_priors[1]])),
         ("Created", _moment(facts.created)),
-        *((title, name(found[key])) for key, title in SHOWN_SETTINGS.items() if key in found),
-        ("Epochs", f"{count(len(curves))}{best}"),
+        *(row for key, title in SHOWN_SETTINGS.items() if key in found for row in shown(key, title)),
+        *([] if any(entry.best_epochs for entry in compared) else [(f"{curves.unit.capitalize()}s", last)]),
         ("Time", f"{duration(facts.seconds)} on {facts.device}"),
         ("Software", ", ".join(f"{library} {version}" for library, version in facts.versions.items())),
     ]
+
+
+def _describe_parameters(entry: ComparedModel) -> str:
+    """Describe the resolved parameters of a compared model, and the epochs or trees that it uses."""
+    own, unit = dict(entry.parameters), "tree" if entry.model == defaults.BOOSTING else "epoch"
+    parts = [f"loss {own['loss']}"] if "loss" in own else []
+    parts += [f"learning rate {own['lr']:g}"] if isinstance(own.get("lr"), int | float) else []
+    options = own.get("model_params")
+    for key, value in (options if isinstance(options, Mapping) else {}).items():
+        parts.append(f"hidden layers {_as_text(value).replace(', ', '-')}" if key == "hidden" else f"{key} {value}")
+    parts += [f"at most {own['epochs']} {unit}s"] if "epochs" in own else []
+    best = list(map(str, entry.best_epochs))
+    if best and unit == "tree":  # all folds have the same number of trees
+        parts.append(f"best number of trees {listing(list(dict.fromkeys(best)))}")
+    elif best:
+        parts.append(f"best epochs {listing(best)}")
+    return ("" if entry.used else "not used; ") + ", ".join(parts)
+
+
+def _resolved_settings(facts: FitFacts, settings: list[tuple[str, str]]) -> list[tuple[Markup, Markup]]:
+    """Return all settings; a value "auto" is followed by the values that were used."""
+    rows = []
+    for key, text in settings:
+        last = key.rpartition(".")[2]
+        own = {entry.model: entry.parameters.get(last) for entry in facts.comparison or () if entry.parameters}
+        if text == defaults.AUTO and last == "device":
+            text += f" ({facts.device})"
+        elif text == defaults.AUTO and last == "model" and own:
+            text += f" ({', '.join(own)})"
+        elif text == defaults.AUTO and any(value is not None for value in own.values()):
+            text += f" ({', '.join(f'{model}: {_as_text(value)}' for model, value in own.items())})"
+        rows.append((name(key), name(text)))
+    return rows
+
+
+def _right_column(facts: FitFacts) -> str:
+    """Return the section with which the right column starts, such that both columns have similar heights."""
+    bars = len(facts.importance or ())
+    heights = {  # in pixels, in a window 1280 pixels wide
+        "metrics": 430,
+        "targets": 690,
+        "scores": 660,
+        "sensitivity": 840 if facts.sensitivity.rows else 130,
+        "importance": 450 + 44 * min(bars, charts.MAX_BARS) if bars else 250,
+        "data": 640,
+    }
+    left, names = 450 + 190 * len(facts.warnings), list(heights)
+    sums = {
+        names[i]: left + sum(list(heights.values())[:i]) - sum(list(heights.values())[i:]) for i in range(len(names))
+    }
+    return min(sums, key=lambda section: abs(sums[section]))
 
 
 def _moment(created: str) -> str:
@@ -188,11 +269,17 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, s
     for key, value in settings.items():
         if isinstance(value, Mapping):
             found += _flatten(value, f"{prefix}{key}.")
-        elif isinstance(value, list | tuple):
-            found.append((f"{prefix}{key}", ", ".join(map(str, value)) or "none"))
         else:
-            found.append((f"{prefix}{key}", "none" if value is None else str(value)))
+            found.append((f"{prefix}{key}", _as_text(value)))
     return found
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_as_text(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
 
 
 def _comparison(compared: Sequence[ComparedModel]) -> HtmlTable:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from uulearn.app.formatting import plural
 from uulearn.training.history import History
 
 Values = tuple[float | None, ...]
@@ -31,11 +32,14 @@ class TrainingCurves:
     epochs: tuple[int, ...]
     values: Mapping[str, Values]
     best_epoch: int | None
+    """Best epoch of a single model, or of all models of an ensemble if it is the same."""
     ensemble_epochs: tuple[int | None, ...]
     """Best epoch of each model of an ensemble; empty for a single model."""
+    unit: str = "epoch"
+    """What an epoch is called: "epoch", or "tree" for boosting, which adds one tree per epoch."""
 
     @classmethod
-    def from_history(cls, history: History) -> TrainingCurves:
+    def from_history(cls, history: History, unit: str = "epoch") -> TrainingCurves:
         """Return the curves of a history; raise ValueError if the history is damaged."""
         records = history.epochs if isinstance(history.epochs, list) else [None]
         epochs: tuple[Any, ...] = tuple(r.get("epoch") if isinstance(r, dict) else None for r in records)
@@ -44,12 +48,14 @@ class TrainingCurves:
             raise ValueError(f"{DAMAGED}: the epochs must be increasing whole numbers; {FIX}.")
         if not isinstance(history.stop_reason, str | None):
             raise ValueError(f"{DAMAGED}: stop_reason must be a string, got {history.stop_reason!r}; {FIX}.")
+        best = [run.best_epoch for run in (history, *history.models) if run.best_epoch is not None]
         values = {name: tuple(_finite(record.get(name), name) for record in history) for name in CURVES}
         return cls(
             epochs,
             {name: curve for name, curve in values.items() if any(value is not None for value in curve)},
-            history.best_epoch if history.best_epoch in epochs else None,
+            best[0] if best and best[0] in epochs and best.count(best[0]) == len(best) else None,
             tuple(model.best_epoch for model in history.models),
+            unit,
         )
 
     def __len__(self) -> int:
@@ -57,6 +63,19 @@ class TrainingCurves:
 
     def __getitem__(self, name: str) -> Values:
         return self.values.get(name, (None,) * len(self))
+
+    def at(self, epoch: int) -> str:
+        """Return the name of an epoch, such as "epoch 5" or "5 trees"."""
+        return f"epoch {epoch}" if self.unit == "epoch" else plural(epoch, self.unit)
+
+    def when(self, epoch: int) -> str:
+        """Return the time of an epoch, such as "in epoch 5" or "after 5 trees"."""
+        return f"{self.preposition} {self.at(epoch)}"
+
+    @property
+    def preposition(self) -> str:
+        """The word before an epoch or a number of trees."""
+        return "in" if self.unit == "epoch" else "after"
 
     def first_negative(self, name: str) -> int | None:
         """Return the first epoch with a negative value, or None if no value is negative."""

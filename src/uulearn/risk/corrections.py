@@ -18,6 +18,14 @@ from uulearn import defaults
 
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
+METHOD_MEANINGS = {
+    "biased": "learns to separate the two sets",
+    "unbiased": "no risk correction",
+    "abs": "risk correction: a negative term is replaced by its absolute value",
+    "relu": "risk correction: a negative term is replaced by 0",
+    "leaky_relu": "risk correction: a negative term is multiplied by the slope λ = {slope}",
+}
+"""What each method does with a negative risk term, for summaries."""
 DEFAULT_SLOPE = defaults.SLOPE
 LARGEST_SLOPE = 1e6  # a function with a steeper slope is rejected as not Lipschitz
 

@@ -19,6 +19,8 @@ class StageStarted:
 
     name: str
     models: int = 0
+    part: str = "model"
+    """What one of these models is called, such as "fold"."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class TrainingProgress:
     """Number of epochs that were restored from a checkpoint."""
     stopped: bool = False
     """Whether training has ended (after the last epoch, early, or with an error)."""
+    unit: str = "epochs"
+    """What an epoch is called: "epochs" or "trees"."""
 
 
 class ProgressCallback(Protocol):
@@ -47,6 +51,12 @@ def no_progress(event: StageStarted | TrainingProgress, /) -> None:
 
 TRAINING_OBSERVER: ContextVar[ProgressCallback | None] = ContextVar("training observer", default=None)
 """Callback that replaces the progress bar and receives all progress events, unless ``progress=False``."""
+
+
+def start_stage(stage: StageStarted) -> None:
+    """Send the start of a stage to the observer, if there is one."""
+    if (observer := TRAINING_OBSERVER.get()) is not None:
+        observer(stage)
 
 
 class TerminalBar:
@@ -86,12 +96,12 @@ class ProgressBar:
     """Display of the finished epochs, the remaining time and the current risk, on a terminal or through the observer.
 
     ``done`` of ``total`` epochs were restored from a checkpoint, and ``models`` models are trained together. The
-    observer receives progress only if it is measured in epochs.
+    observer receives progress only if it is measured in epochs or trees.
     """
 
     def __init__(self, total: int, enabled: bool, *, done: int = 0, models: int = 1, unit: str = "epochs") -> None:
         self.total, self.start, self.done, self.models, self.unit = total, done, done, models, unit
-        self.observer = TRAINING_OBSERVER.get() if enabled and unit == "epochs" else None
+        self.observer = TRAINING_OBSERVER.get() if enabled and unit in ("epochs", "trees") else None
         self.enabled = enabled and TRAINING_OBSERVER.get() is None and sys.stderr is not None and sys.stderr.isatty()
         self.started = time.monotonic()
         self._bar = TerminalBar()
@@ -123,7 +133,7 @@ class ProgressBar:
 
     def _notify(self, stopped: bool = False) -> None:
         if self.observer is not None:
-            self.observer(TrainingProgress(self.total, self.done, self.models, self.start, stopped))
+            self.observer(TrainingProgress(self.total, self.done, self.models, self.start, stopped, self.unit))
 
 
 def format_duration(seconds: float) -> str:
