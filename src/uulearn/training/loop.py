@@ -327,6 +327,7 @@ class Trainer:
 
     def _snapshot(self) -> Callable[[], None]:
         tensors = [tensor.detach() for tensor in (*self.model.parameters(), *self.model.buffers())]
+        assert isinstance(self.optimizer, torch.optim.Optimizer)  # a CUDA graph is only captured on a CUDA device
         return snapshot_tensors(tensors, self.optimizer)
 
     def _regularize(self) -> None:
