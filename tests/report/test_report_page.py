@@ -247,7 +247,9 @@ def test_out_of_fold_evaluation_is_explained(facts, history):
     assert "each row is therefore scored by a model whose stopping point other rows chose" in text
     assert "standard errors" not in text
     wider = checked(render_report(replace(facts, out_of_fold=True, error_scale=1.3), history))
-    assert "stopping point other rows chose, and the standard errors are multiplied by 1.3." in words(section(wider, "data"))
+    assert "stopping point other rows chose, and the standard errors are multiplied by 1.3." in words(
+        section(wider, "data")
+    )
     assert "used only to estimate" not in text
     assert "from other rows" not in words(section(root, "training"))
 
