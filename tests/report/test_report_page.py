@@ -244,10 +244,12 @@ def test_out_of_fold_evaluation_is_explained(facts, history):
     assert "each scored by a model that was not trained on it" in words(section(root, "accuracy"))
     text = words(section(root, "data"))
     assert "every row is evaluated by a model that was not trained on it. Early stopping used the same rows" in text
-    assert "each row is therefore scored by a model that other rows stopped" in text
+    assert "each row is therefore scored by a model whose stopping point other rows chose" in text
     assert "standard errors" not in text
     wider = checked(render_report(replace(facts, out_of_fold=True, error_scale=1.3), history))
-    assert "that other rows stopped, and the standard errors are multiplied by 1.3." in words(section(wider, "data"))
+    assert "stopping point other rows chose, and the standard errors are multiplied by 1.3." in words(
+        section(wider, "data")
+    )
     assert "used only to estimate" not in text
     assert "from other rows" not in words(section(root, "training"))
 
