@@ -72,6 +72,8 @@ def fit_result(folder: Path) -> Any:
     history = json.loads(files["history"].read_text())
     for key in ("created", "seconds", "command", "commands", "configuration"):
         facts.pop(key, None)
+    for compared in facts["comparison"] or ():
+        compared.pop("seconds")
     exact = {name: files[name].read_bytes() for name in ("weights", "schema", "encoder")}
     return exact, facts, _without_times(history), sorted(files)
 
