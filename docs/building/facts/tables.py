@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +42,78 @@ def facts() -> dict[str, str]:
     stored, auto = (_read(name) for name in ("tables.jsonl.gz", "tables_auto.jsonl.gz"))
     every = [one for cell in _complete(stored, NAMES) for one in cell.values()]
     both = _complete(auto, ("boosting", "mlp", "auto"))
-    behind = [
-        100 * (cell["auto"]["accuracy"] - max(cell[name]["accuracy"] for name in ("boosting", "mlp"))) for cell in both
-    ]
+    behind = _behind(both)
     return {
         "fits": f"{len(every):,}",
         "main": _summary(_complete(stored, NAMES), NAMES),
         "auto": _summary(both, {"auto": '`model="auto"`', "mlp": NAMES["mlp"], "boosting": NAMES["boosting"]}),
-        "auto-cells": f"{len(both)}",
-        "auto-behind": signed(statistics.fmean(behind)),
-        "auto-two-points": f"{sum(change >= -2 for change in behind)}",
+        "auto-fits": f"{len(both)}",
+        "auto-seeds": f"{len({cell['auto']['configuration']['seed'] for cell in both})}",
+        "auto-cells": f"{len(behind)}",
+        "auto-behind": signed(statistics.fmean(change for _, change, _ in behind)),
+        "auto-noise": f"{sum(change >= -2 * error for _, change, error in behind)}",
+        "auto-two-points": f"{sum(change >= -2 for _, change, _ in behind)}",
+        "auto-far": f"{sum(change < -2 for draw, change, _ in behind if draw != '0.6,0.4')}",
+        **_speed(),
         "encodings": _summary(_complete(stored, ENCODINGS), ENCODINGS),
+    }
+
+
+def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, float, float]]:
+    """Return the draw, the accuracy of `auto` minus that of the better single model, and its standard error, by cell.
+
+    A cell is a table, a draw and a number of rows. The better model is the one with the higher mean over the seeds. The
+    standard deviation over the seeds is pooled over all tables with the same draw and number of rows.
+    """
+    cells: dict[tuple[Any, ...], list[Mapping[str, Record]]] = defaultdict(list)
+    for fit in fits:
+        about = fit["auto"]["configuration"]
+        cells[about["draw"], about["rows"], about["dataset"]].append(fit)
+    changes: dict[tuple[Any, ...], list[float]] = {}
+    for cell, seeds in cells.items():
+        means = {name: statistics.fmean(fit[name]["accuracy"] for fit in seeds) for name in ("boosting", "mlp")}
+        better = max(means, key=lambda name: means[name])
+        changes[cell] = [100 * (fit["auto"]["accuracy"] - fit[better]["accuracy"]) for fit in seeds]
+    spread: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for cell, values in changes.items():
+        spread[_size_group(cell)] += [statistics.variance(values)] if len(values) > 1 else []
+    return [
+        (
+            cell[0],
+            statistics.fmean(values),
+            math.sqrt(statistics.fmean(spread[_size_group(cell)] or [0.0]) / len(values)),
+        )
+        for cell, values in changes.items()
+    ]
+
+
+def _size_group(cell: tuple[Any, ...]) -> tuple[str, int]:
+    draw, rows, _ = cell
+    return draw, 100 if rows <= 150 else 300 if rows <= 500 else 1000
+
+
+def _speed() -> dict[str, str]:
+    """Return the times of the default fit before and after the changes for tables, and under load."""
+    fit, rows, load = (
+        json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("fit_tables", "boosting_rows", "load")
+    )
+    medians = fit["results"]["medians"]
+    tables = {"2 × 1,000 rows, 40 columns of numbers": "numbers", "2 × 120 rows, 10 columns of numbers": "small",
+              "2 × 1,500 rows with categories, dates and missing values": "mixed"}  # fmt: skip
+    lines = []
+    for label, name in tables.items():
+        before = f"{medians[name]['old']['seconds']:.1f}" if "old" in medians[name] else "–"
+        lines.append([label, before, f"{medians[name]['new']['seconds']:.1f}"])
+    many = statistics.median(one["seconds"] for one in rows["results"]["repetitions"])
+    lines.append(["2 × 100,000 rows, 40 columns of numbers, `--model boosting`", "–", f"{many:.0f}"])
+    busy = load["results"]["8 busy processes"]["spread"]
+    return {
+        "speed": table(["tables", "before, seconds", "now, seconds"], lines),
+        "speed-ratio": f"{medians['numbers']['old']['seconds'] / medians['numbers']['new']['seconds']:.1f}",
+        "load-one": f"{busy['one thread, sleeping']['median']:.0f}",
+        "load-two": f"{busy['two threads, spinning']['median']:.0f}",
+        "load-idle": f"{load['results']['0 busy processes']['spread']['one thread, sleeping']['median']:.0f}",
     }
 
 
