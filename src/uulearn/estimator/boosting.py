@@ -42,6 +42,7 @@ from uulearn.training.options import SMALL_CELLS, few_threads
 from uulearn.training.out_of_fold import count_folds, fold_seed
 from uulearn.training.progress import ProgressBar
 
+NO_TREES = BoostedTrees.from_nodes([])
 SCORED_CELLS = 2**24
 """Maximum number of cells that are converted to a dense array at a time to score rows."""
 MAX_DRAWS = 20
@@ -285,7 +286,7 @@ class _Run:
     ) -> None:
         self.task, self.risk, self.lr = part.task, risk, parameters["learning_rate"]
         self.history = History(labels_used=self.task.test is not None)
-        self.trees = BoostedTrees.from_nodes([])
+        self.trees = NO_TREES
         """Trees that were read from LightGBM."""
         self.finished = False
         """Whether no tree reduces the risk; the model is then not trained further."""
