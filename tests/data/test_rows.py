@@ -112,3 +112,36 @@ def test_small_tables_are_joined_into_one_and_others_are_not_copied(monkeypatch)
     assert isinstance(mixed.rows[0], JoinedRows)
     monkeypatch.setattr("uulearn.data.rows.JOINED_BYTES", 39)
     assert isinstance(TwoSets((DenseRows(first), DenseRows(second))).joined().rows[0], JoinedRows)
+
+
+TABLES = {
+    "float32": lambda x: DenseRows(torch.from_numpy(x)),
+    "float64": lambda x: DenseRows(torch.from_numpy(x).double()),
+    "uint8": lambda x: DenseRows(torch.from_numpy(x).to(torch.uint8)),
+    "sparse": lambda x: SparseRows(sparse.csr_array(x)),
+}
+
+
+@pytest.mark.parametrize("first", TABLES)
+@pytest.mark.parametrize("second", TABLES)
+def test_blocks_contain_all_rows_in_order(first, second):
+    x = np.random.default_rng(0).integers(0, 3, (9, 4)).astype(np.float32)
+    apart = TwoSets((TABLES[first](x[:4]), TABLES[second](x[4:])))
+    mixed = TwoSets.from_membership(TABLES[first](x), torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1]))
+    for data in (apart, apart.joined(), mixed, apart.pick([3, 0], [1, 1, 4]), apart.joined().pick([3, 0], [1, 1, 4])):
+        expected = torch.cat([data.take(which, torch.arange(data.sizes[which])) for which in (0, 1)]).numpy()
+        blocks = data.blocks()
+        assert {block.dtype for block in blocks} == {np.dtype(np.float32)}
+        found = [block.toarray() if sparse.issparse(block) else block for block in blocks]
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+
+
+def test_blocks_are_not_copied_if_possible(monkeypatch):
+    x = np.random.default_rng(0).random((9, 4), dtype=np.float32)
+    apart = TwoSets((TABLES["float32"](x[:4]), TABLES["float32"](x[4:])))
+    monkeypatch.setattr("uulearn.data.rows.JOINED_BYTES", 0)  # as for large tables
+    for data in (apart, apart.joined()):
+        assert all(np.shares_memory(block, x) for block in data.blocks())
+    few = TwoSets((TABLES["sparse"](x[:4]), TABLES["sparse"](x[4:]))).joined()
+    assert all(block is part.matrix for block, part in zip(few.blocks(), few.rows[0].parts, strict=True))
+    assert all(map(sparse.issparse, few.pick([1], [0, 2]).blocks()))

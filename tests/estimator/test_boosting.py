@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
 
 from helpers.manifests import put, rewrite
@@ -277,12 +278,26 @@ def test_labeled_rows_are_recorded_and_a_callback_stops_training(problem):
     assert best == pytest.approx((single.trained_.trees.score(X[:500]) > 0).__eq__(y[:500]).mean())
 
 
+@pytest.mark.parametrize("changes", [{"n_estimators": 2}, {"n_estimators": 1, "validation_fraction": 0.2}])
+def test_sparse_rows_give_the_model_of_dense_rows(problem, monkeypatch, changes):
+    dense = [np.where(np.abs(X) > 0.5, X, 0).astype(np.float32) for X in problem[:2]]
+    labeled = {"test_data": (dense[0][:50], np.tile([0, 1], 25))}
+    expected = boosting(epochs=10, **changes).fit_sets(*dense, **labeled)
+    monkeypatch.setattr("uulearn.estimator.boosting.SCORED_CELLS", 1000)  # few rows are converted at a time
+    both = [sparse.csr_array(X) for X in dense]
+    for sets in (both, [both[0], dense[1]]):
+        found = boosting(epochs=10, **changes).fit_sets(*sets, **labeled)
+        np.testing.assert_array_equal(found.decision_function(both[1]), expected.decision_function(dense[1]))
+        assert found.history_.column("test_risk") == expected.history_.column("test_risk")
+
+
 @pytest.mark.filterwarnings("ignore::uulearn.exceptions.UUWarning")
 def test_constant_columns_are_refused_and_few_rows_are_enough():
     single = boosting(n_estimators=1, validation_fraction=0.0, calibrated=False)
     rows = np.zeros((60, 2), dtype=np.float32)
-    with pytest.raises(ValueError, match="every column is constant"):
-        single.fit_sets(rows, rows)
+    for table in (rows, sparse.csr_array(rows)):
+        with pytest.raises(ValueError, match="every column is constant"):
+            single.fit_sets(table, table)
     rows = np.arange(24, dtype=np.float32)[:, None]
     found = single.fit_sets(rows[:12], rows[12:])
     assert (found.predict(rows) == np.repeat([0, 1], 12)).sum() >= 20

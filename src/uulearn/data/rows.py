@@ -44,6 +44,14 @@ class Rows(ABC):
         self.take(torch.arange(start, stop, device=self.device), out)
         return out
 
+    def blocks(self) -> list[Any]:
+        """Return the rows as float32 arrays and SciPy CSR matrices; rows that are stored as such are not copied."""
+        out = torch.empty((self.n_rows, *self.row_shape))
+        step = max(1, STAGED_BYTES // max(4, out[:1].nbytes))
+        for index, part in zip(torch.split(torch.arange(self.n_rows), step), torch.split(out, step), strict=True):
+            self.take(index.to(self.device), part)
+        return [out.numpy()]
+
 
 class DenseRows(Rows):
     """Rows of a tensor of shape (n, …); the tensor is not copied.
@@ -78,6 +86,10 @@ class DenseRows(Rows):
         """Return a view of rows ``start`` to ``stop``."""
         return self.tensor[start:stop]
 
+    def blocks(self) -> list[Any]:
+        """Return the tensor as a float32 array."""
+        return [self.tensor.float().cpu().numpy()]
+
     def to(self, device: torch.device) -> DenseRows:
         """Return the rows on another device; float64 is converted to float32, the type used in training."""
         dtype = torch.float32 if self.dtype == torch.float64 else self.dtype
@@ -102,6 +114,10 @@ class SparseRows(Rows):
         """Write the rows at ``index`` into ``out``."""
         out.copy_(torch.from_numpy(self.matrix[index.numpy()].toarray()))
 
+    def blocks(self) -> list[Any]:
+        """Return the matrix."""
+        return [self.matrix]
+
 
 class PickedRows(Rows):
     """Selected rows of a table, which are copied only when they are read."""
@@ -115,6 +131,16 @@ class PickedRows(Rows):
     def take(self, index: Tensor, out: Tensor) -> None:
         """Write the rows at ``index`` into ``out``."""
         self.rows.take(self.index[index], out)
+
+    def blocks(self) -> list[Any]:
+        """Return all rows of the table without a copy if all are selected in their order, otherwise a copy of some."""
+        if torch.equal(self.index.cpu(), torch.arange(self.rows.n_rows)):
+            return self.rows.blocks()
+        if not _is_sparse(self.rows):
+            return super().blocks()
+        from scipy import sparse
+
+        return [sparse.vstack(self.rows.blocks(), format="csr")[self.index.numpy()]]
 
 
 class JoinedRows(Rows):
@@ -136,6 +162,10 @@ class JoinedRows(Rows):
                 rows = torch.empty((len(positions), *self.row_shape), dtype=out.dtype, device=out.device)
                 part.take((index[positions] - start).to(part.device), rows)
                 out[positions.to(out.device)] = rows
+
+    def blocks(self) -> list[Any]:
+        """Return the blocks of both tables."""
+        return [block for part in self.parts for block in part.blocks()]
 
     def to(self, device: torch.device) -> DenseRows:
         """Return both tables as one table on another device."""
@@ -198,6 +228,12 @@ class TwoSets:
         picked = PickedRows(rows, index)
         copies = picked.n_bytes <= copy_bytes and not _has_sparse(rows)
         return DenseRows(picked.slice(0, picked.n_rows)) if copies else picked
+
+    def blocks(self) -> list[Any]:
+        """Return the rows of set 0 and then of set 1 as float32 arrays and CSR matrices, without a copy if possible."""
+        if self.rows[0] is self.rows[1]:
+            return PickedRows(self.rows[0], torch.cat(self.positions)).blocks()
+        return [block for which in (0, 1) for block in self.rows_of(which).blocks()]
 
     def preview(self) -> TwoSets:
         """Return the rows used to check the data: all rows, or a sample in `uulearn.data.streams.StreamedSets`."""
@@ -301,6 +337,10 @@ def _join(first: Rows, second: Rows) -> Rows:
     if dense and first.device == second.device and first.n_bytes + second.n_bytes <= JOINED_BYTES:
         return DenseRows(torch.cat([first.slice(0, first.n_rows), second.slice(0, second.n_rows)]))
     return JoinedRows(first, second)
+
+
+def _is_sparse(rows: Rows) -> bool:
+    return isinstance(rows, SparseRows) or (isinstance(rows, JoinedRows) and all(map(_is_sparse, rows.parts)))
 
 
 def _has_sparse(rows: Rows) -> bool:

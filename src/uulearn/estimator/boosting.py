@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from uulearn import defaults
@@ -41,8 +42,9 @@ from uulearn.training.options import SMALL_CELLS, few_threads
 from uulearn.training.out_of_fold import count_folds, fold_seed
 from uulearn.training.progress import ProgressBar
 
-Matrix = NDArray[np.float32]
-
+NO_TREES = BoostedTrees.from_nodes([])
+SCORED_CELLS = 2**24
+"""Maximum number of cells that are converted to a dense array at a time to score rows."""
 MAX_DRAWS = 20
 """Maximum number of random draws of columns and rows for one tree."""
 ROUNDS_PER_EPOCH = 3
@@ -112,7 +114,7 @@ class BoostingModel(TrainedModel):
 
     def score(self, rows: Rows) -> Tensor:
         """Return the scores of rows."""
-        step = 16 * TREE_CHUNK_ROWS
+        step = max(1, min(16 * TREE_CHUNK_ROWS, SCORED_CELLS // math.prod(rows.row_shape)))
         parts = [
             self.trees.score(rows.slice(start, min(start + step, rows.n_rows)).float().cpu().numpy())
             for start in range(0, rows.n_rows, step)
@@ -175,9 +177,9 @@ class BoostingLearner(Learner):
         """Train one model; with early stopping, its trees are those of the best round."""
         if not isinstance(task.data, TwoSets):
             raise ValueError("model='boosting' needs all rows in memory; use model='mlp' for streamed sets.")
-        parts = [task.data] if task.validation is None else [task.data, task.validation]
-        rows, sets, place = _join(parts)
-        return self._train(rows, sets, [_Part(task, place == 0, place == 1)])[0]
+        data = [task.data] if task.validation is None else [task.data, task.validation]
+        place = np.repeat(np.arange(len(data)), [sum(part.sizes) for part in data])
+        return self._train(data, [_Part(task, place == 0, place == 1)])[0]
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
         """Train one model per fold, all with the same number of rounds, which is chosen on the rows of all these folds.
@@ -185,40 +187,44 @@ class BoostingLearner(Learner):
         With early stopping, a row is scored at a round chosen on other rows.
         """
         data, folds = task.in_folds()
-        rows, sets, _ = _join([data])
         fold_of, found = np.concatenate(folds), []
         chosen = range(count_folds(folds)) if chosen is None else chosen
         parts = [
             _Part(dataclasses.replace(task, seed=fold_seed(task.seed, fold)), fold_of != fold, fold_of == fold)
             for fold in chosen
         ]
-        for fitted in self._train(rows, sets, parts):
+        for fitted in self._train([data], parts):
             assert fitted.held_out_scores is not None
             found.append(FoldScores(fitted.model, fitted.history, fitted.held_out_scores))
         return found
 
-    def _train(self, rows: Matrix, sets: NDArray[np.int64], parts: Sequence[_Part]) -> list[ModelFit]:
-        task = parts[0].task
+    def _train(self, data: Sequence[TwoSets], parts: Sequence[_Part]) -> list[ModelFit]:
+        """Train one model per part; the masks of the parts refer to all rows of ``data``, set 0 first in each."""
+        task, n_columns = parts[0].task, data[0].row_shape[0]
+        sets = np.concatenate([np.repeat([0, 1], own.sizes) for own in data])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
             risk = UURisk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
-        table = import_lightgbm().Dataset(rows, params=self._parameters(rows, task.seed))
-        runs = []
-        for part in parts:
-            if (rows[part.trained] == rows[part.trained][0]).all():
-                raise ValueError("every column is constant in the training rows; add columns that depend on the class.")
-            runs.append(_Run(part, table, sets, risk, self._parameters(rows[part.trained], part.task.seed)))
-        with few_threads(len(rows), rows.shape[1:]):
+        rows = _join([block for own in data for block in own.blocks()])
+        if any(_is_constant(rows, part.trained) for part in parts):
+            raise ValueError("every column is constant in the training rows; add columns that depend on the class.")
+        table = import_lightgbm().Dataset(rows, params=self._parameters(len(sets), n_columns, task.seed)).construct()
+        del rows  # the table contains the bins of all values
+        runs = [
+            _Run(part, table, sets, risk, self._parameters(int(part.trained.sum()), n_columns, part.task.seed))
+            for part in parts
+        ]
+        with few_threads(len(sets), (n_columns,)):
             return _train_together(runs, self.options, risk)
 
-    def _parameters(self, rows: Matrix, seed: int) -> dict[str, Any]:
-        """Return the parameters of LightGBM for these training rows."""
+    def _parameters(self, n_rows: int, n_columns: int, seed: int) -> dict[str, Any]:
+        """Return the parameters of LightGBM for this number of training rows."""
         return {
-            **vars(self.trees), "min_data_in_leaf": max(1, min(self.trees.min_data_in_leaf, len(rows) // 10)),
+            **vars(self.trees), "min_data_in_leaf": max(1, min(self.trees.min_data_in_leaf, n_rows // 10)),
             "feature_pre_filter": False, "bagging_freq": int(self.trees.bagging_fraction < 1),
             "learning_rate": self.options.lr, "lambda_l2": self.options.l2, "min_sum_hessian_in_leaf": 0.0,
             "objective": "none", "metric": "None", "use_missing": False, "seed": seed % 2**31,
-            "num_threads": 1 if rows.size < SMALL_CELLS else torch.get_num_threads(),
+            "num_threads": 1 if n_rows * n_columns < SMALL_CELLS else torch.get_num_threads(),
             "deterministic": True, "force_row_wise": True, "verbosity": -1,
         }  # fmt: skip
 
@@ -280,7 +286,7 @@ class _Run:
     ) -> None:
         self.task, self.risk, self.lr = part.task, risk, parameters["learning_rate"]
         self.history = History(labels_used=self.task.test is not None)
-        self.trees = BoostedTrees.from_nodes([])
+        self.trees = NO_TREES
         """Trees that were read from LightGBM."""
         self.finished = False
         """Whether no tree reduces the risk; the model is then not trained further."""
@@ -299,7 +305,7 @@ class _Run:
             self.booster.add_valid(table.subset(self.held_out), names[-1])
         if self.task.test is not None:
             names.append("test")
-            rows = self.task.test[0].slice(0, self.task.test[0].n_rows).float().cpu().numpy()
+            rows = _join(self.task.test[0].blocks())
             self.booster.add_valid(lightgbm.Dataset(rows, reference=own, params=parameters), names[-1])
         self.names = names
         self.scores: dict[str, Tensor] = {"trained": torch.zeros(len(trained))}
@@ -450,9 +456,17 @@ def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> 
     ]
 
 
-def _join(parts: Sequence[TwoSets]) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
-    """Return all rows, the set of each row, and the part of each row; in each part, set 0 comes first."""
-    rows = [data.take(which, torch.arange(size)) for data in parts for which, size in enumerate(data.sizes)]
-    sizes = [len(part) for part in rows]
-    sets, place = np.tile([0, 1], len(parts)), np.repeat(np.arange(len(parts)), 2)
-    return torch.cat(rows).numpy(), np.repeat(sets, sizes), np.repeat(place, sizes)
+def _join(blocks: list[Any]) -> Any:
+    """Return blocks of rows as LightGBM takes them: a list of arrays, or one CSR matrix."""
+    if not any(map(sparse.issparse, blocks)):
+        return blocks
+    return blocks[0] if len(blocks) == 1 else sparse.vstack(blocks, format="csr")
+
+
+def _is_constant(rows: Any, chosen: NDArray[np.bool_]) -> bool:
+    """Return whether all chosen rows are equal; usually, the first columns show that they differ."""
+    if sparse.issparse(rows):
+        own = rows[chosen]
+        return bool((own.max(axis=0) != own.min(axis=0)).nnz == 0)
+    columns = (np.concatenate([block[:, at] for block in rows])[chosen] for at in range(rows[0].shape[1]))
+    return all((values == values[0]).all() for values in columns)
