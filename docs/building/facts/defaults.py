@@ -42,6 +42,7 @@ def facts() -> dict[str, str]:
         _with_labels(),
         _tables(),
         _small_mlps(),
+        _longer_training(),
         _auto_rules(),
     )
     return dict(item for part in parts for item in part)
@@ -320,6 +321,26 @@ def _small_mlps() -> Iterator[tuple[str, str]]:
         for name, values in differences.items():
             mean, error = _mean_over_tables(values)
             yield f"{name}-{priors[0]:g}", f"{signed(mean)} ± {error:.1f}"
+
+
+def _longer_training() -> Iterator[tuple[str, str]]:
+    """Yield the label-free comparison of the small MLP trained for 100 epochs with the same MLP after 60 epochs."""
+    study, ratios = ROOT / "results" / "study", []
+    changes: dict[float, list[tuple[str, float, float]]] = defaultdict(list)
+    stored = [study / "mlp_choice.jsonl.gz", study / "mlp_longer.jsonl.gz"]
+    for record in records.read(stored).fits.values():
+        run = record["configuration"]
+        if run["setting"] != "128x2 lr 1e-2 dropout 0.25" or run["rows"] < 200:
+            continue
+        longer, shorter = record["rules"]["epochs 100"], record["rules"]["epochs 60"]
+        change = sum(longer[name] - shorter[name] for name in ("risk", "calibrated_risk")) / 2
+        changes[run["set_priors"][0]].append((run["table"], 1.0, 100 * change))
+        ratios.append(longer["seconds"] / shorter["seconds"])
+    yield "longer-cells", str(len(ratios))
+    yield "longer-time", f"{median(ratios):.1f}"
+    for prior, values in changes.items():
+        mean, error = _mean_over_tables(values)
+        yield f"longer-{prior:g}", f"{signed(mean)} ± {error:.1f}"
 
 
 AUTO_RULES = {
