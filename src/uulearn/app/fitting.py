@@ -81,6 +81,8 @@ def fit_files(
         with read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X):
             priors, estimate = resolve_priors(settings, X, progress)
             classifier.set_params(set_priors=priors)
+            if isinstance(prepared.schema, ImageSchema) and prepared.schema.flat:
+                classifier.set_params(training__image_shape=prepared.schema.image_shape)
             trained = train(settings, classifier, X, folder, progress, workers, prepared.encoder)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
     classifier = trained.classifier.set_params(training__distributed=False)

@@ -209,6 +209,8 @@ class AutoLearner(Learner):
     def learner(self, name: str, sizes: tuple[int, int]) -> Learner:
         """Return the learner of one model, with its own defaults for sets of these sizes."""
         own = {**vars(self.parameters), "model": name, "model_params": defaults.AUTO}
+        if name == defaults.BOOSTING:
+            own["consistency"] = None
         return make_learner(resolve(own, sizes), self.on_device)
 
     def check(self, sample: Tensor, seed: int) -> None:

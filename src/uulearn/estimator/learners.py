@@ -36,6 +36,7 @@ from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training import History, RunOptions, Trainer, score_rows
 from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
+from uulearn.training.consistency import strong_view
 from uulearn.training.loop import Callback
 from uulearn.training.options import one_thread, resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
@@ -400,7 +401,7 @@ class NetworkLearner(Learner):
         parts = parameters.model, parameters.loss, parameters.method, training.optimizer
         named = all(isinstance(part, str) for part in parts)
         plain = training.scheduler is None and not (training.optimizer_params or {}).get("dampening")
-        shared = ("epochs", "batch_size", "lr", "l2", "early_stopping", "patience", "progress")
+        shared = ("epochs", "batch_size", "lr", "l2", "early_stopping", "patience", "progress", "consistency")
         options = RunOptions(
             **vars(training),
             **{name: getattr(parameters, name) for name in shared},
@@ -434,10 +435,12 @@ class NetworkLearner(Learner):
 
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if the module or the augmentation does not support these rows."""
-        scaled = sample * self.options.input_scale
+        scaled, options = sample * self.options.input_scale, self.options
         check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
-        if self.options.augment is not None:
-            build_augmentation(self.options.augment, scaled.to(self.options.device))
+        if options.augment is not None:
+            build_augmentation(options.augment, scaled.to(options.device), options.image_shape)
+        if options.consistency is not None:
+            strong_view(options, scaled.to(options.device))
 
     def train(self, task: ModelTask) -> ModelFit:
         """Train one module; if training is interrupted or diverges, the weights learned so far are returned."""

@@ -20,7 +20,10 @@ from uulearn.training.options import RunOptions
 
 IndexLike = Tensor | np.ndarray | Sequence[int]
 
-UNSUPPORTED = {"augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
+UNSUPPORTED = {
+    "augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False,
+    "consistency": None,
+}  # fmt: skip
 """Options that batched training does not support, with the values that disable them."""
 
 
