@@ -8,9 +8,20 @@ from torch import nn
 
 from helpers.plain import make_classifier, plain_classifier
 from uulearn import UUClassifier
-from uulearn.estimator import Learner
-from uulearn.estimator.learners import ModelFit
+from uulearn.data import DenseRows, TwoSets
+from uulearn.estimator import Learner, consistency
+from uulearn.estimator.consistency import ConsistencyLearner
+from uulearn.estimator.learners import (
+    ConsistencyChoice,
+    FoldScores,
+    ModelFit,
+    ModelTask,
+    NetworkLearner,
+    NetworkModel,
+)
+from uulearn.estimator.resolving import resolve
 from uulearn.exceptions import ModelFormatError
+from uulearn.selection import prior_sensitivity
 from uulearn.training import ConsistencyOptions, History
 
 half_trained = pytest.mark.filterwarnings("ignore::uulearn.exceptions.OneSidedPredictionsWarning")
@@ -94,7 +105,7 @@ def test_rejects_what_cannot_work_before_training(changes, said, gaussians, monk
 
 @half_trained
 def test_model_auto_trains_only_networks_with_consistency(gaussians):
-    params = {"models": ["linear", "mlp"]}
+    params = {"models": ["linear"]}
     classifier = make_classifier(
         (0.8, 0.2), model="auto", model_params=params, consistency={"ramp": (0, 0)}, epochs=2, n_estimators=2,
         random_state=0,
@@ -128,3 +139,114 @@ def test_flattened_images_equal_images():
         classifier.fit_sets(*(rows.reshape(shape).astype(np.float32) for rows in images))
         scores.append(classifier.decision_function(images[0].reshape(shape).astype(np.float32)))
     np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------- consistency="auto"
+
+
+def clusters(seed, n, columns=50):
+    """Two sets with priors 0.7 and 0.3 and labeled test rows; each class has four clusters."""
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(8, columns))
+
+    def rows(labels):
+        place = 2 * rng.integers(4, size=len(labels)) + labels
+        return (centers[place] + 1.5 * rng.normal(size=(len(labels), columns))).astype(np.float32)
+
+    first, second, test = ((np.arange(n) < prior * n).astype(int) for prior in (0.7, 0.3, 0.5))
+    return rows(first), rows(second), rows(test), test
+
+
+AUTO = {
+    "model": "mlp", "model_params": {"hidden": (32,)}, "epochs": 25, "lr": 0.01, "batch_size": 500, "n_estimators": 3,
+    "random_state": 0, "consistency": "auto",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    X0, X1, X_test, y_test = clusters(0, 1500)
+    return make_classifier((0.7, 0.3), **AUTO).fit_sets(X0, X1), X0, X1, X_test, y_test
+
+
+def test_auto_uses_consistency_training_where_it_helps(chosen, tmp_path):
+    classifier, X0, X1, X_test, y_test = chosen
+    choice = classifier.consistency_
+    assert choice.used
+    assert choice.risk_without - choice.risk_with > 2 * choice.standard_error
+    fits = {
+        value: make_classifier((0.7, 0.3), **AUTO | {"consistency": value}).fit_sets(X0, X1) for value in (True, False)
+    }
+    np.testing.assert_allclose(classifier.decision_function(X_test), fits[True].decision_function(X_test), rtol=1e-5)
+    truth = {value: (fit.predict(X_test) == y_test).mean() for value, fit in fits.items()}
+    assert truth[True] > truth[False]
+    assert "consistency training is used: estimated error" in classifier.summary()
+    assert "consistency_loss" in classifier.history_[-1]
+    low, high = classifier.out_of_fold_evaluation_.accuracy.interval
+    assert low <= truth[True] <= high
+    classifier.save(tmp_path)
+    loaded = UUClassifier.load(tmp_path)
+    assert (loaded.consistency, loaded.consistency_) == ("auto", choice)
+    np.testing.assert_array_equal(loaded.decision_function(X_test), classifier.decision_function(X_test))
+
+
+@half_trained
+def test_auto_keeps_the_plain_network_if_nothing_is_gained(gaussians):
+    rows = gaussians["X0"], gaussians["X1"]
+    plain, auto = (
+        make_classifier((0.8, 0.2), **AUTO | {"consistency": value, "epochs": 5}).fit_sets(*rows)
+        for value in (None, "auto")
+    )
+    assert not auto.consistency_.used
+    np.testing.assert_array_equal(plain.decision_function(rows[0]), auto.decision_function(rows[0]))
+    assert plain.consistency_ is None
+    assert "consistency training is not used: estimated error" in auto.summary()
+    assert "consistency_loss" not in auto.history_[-1]
+
+
+def test_score_of_a_row_comes_from_the_network_that_other_rows_chose(monkeypatch):
+    """Fold 1 would not choose consistency training; its scores then come from the other network, rescaled."""
+    learner = ConsistencyLearner.from_parameters(
+        resolve(make_classifier((0.7, 0.3), **AUTO).get_params(deep=False), (30, 30))
+    )
+    folds = tuple(np.arange(30) % 3 for _ in range(2))
+    data = TwoSets((DenseRows(torch.zeros(30, 1)), DenseRows(torch.ones(30, 1))))
+    model = NetworkModel(nn.Linear(1, 1), "float32")
+
+    def trained(value):
+        rows = [torch.linspace(-1, 1, 10) * value * (fold + 1) for fold in range(3)]
+        return lambda *_: [FoldScores(model, History(), (own, own.flip(0))) for own in rows]
+
+    monkeypatch.setattr(
+        NetworkLearner, "train_folds", lambda self, *_: trained(5 if self.options.consistency else -1)()
+    )
+    calls = iter([True, True, False, True])
+    monkeypatch.setattr(consistency, "choose", lambda *_: ConsistencyChoice(next(calls), 0.2, 0.1, 0.01))
+    found = learner.train_folds(ModelTask(data, (0.7, 0.3), 0.5, 0, folds=folds))
+    for fold, part in enumerate(found):
+        sign = -1 if fold == 1 else 1  # the other network ranks the rows in the opposite order
+        torch.testing.assert_close(part.scores[0], sign * torch.linspace(-1, 1, 10) * 5 * (fold + 1))
+        assert part.model.consistency.used
+
+
+@pytest.mark.parametrize("n_estimators", [1, "auto"])
+def test_auto_needs_folds(n_estimators, gaussians):
+    classifier = make_classifier((0.8, 0.2), model=Flattened, consistency="auto", n_estimators=n_estimators)
+    with pytest.raises(ValueError, match="compares two ensembles on the same folds, but n_estimators is 1; set n_est"):
+        classifier.fit_sets(gaussians["X0"], gaussians["X1"])
+
+
+@half_trained
+def test_auto_in_a_comparison_of_models_and_in_sensitivity(gaussians, tmp_path):
+    params = {"models": ["linear"]}
+    rows = gaussians["X0"], gaussians["X1"]
+    classifier = make_classifier((0.8, 0.2), **AUTO | {"model": "auto", "model_params": params, "epochs": 2})
+    classifier.fit_sets(*rows)
+    assert classifier.consistency_ is not None
+    assert [entry.model for entry in classifier.comparison_] == ["linear"]
+    classifier.save(tmp_path)
+    loaded = UUClassifier.load(tmp_path)
+    assert loaded.consistency_ == classifier.consistency_
+    np.testing.assert_array_equal(loaded.decision_function(rows[0]), classifier.decision_function(rows[0]))
+    X, sets = np.concatenate(rows), np.repeat([0, 1], [len(part) for part in rows])
+    assert len(prior_sensitivity(classifier, X, sets, errors=(0.1,)).rows) > 1

@@ -13,6 +13,7 @@ from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, Sens
 from uulearn.app.formatting import sentence
 from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.parameters import is_auto
 from uulearn.exceptions import BeyondPriorsWarning, TimeBudgetError
 from uulearn.metrics import check_mixture, evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
@@ -121,7 +122,10 @@ def sensitivity_facts(
     If several models were compared, the one with the lowest risk is trained. ``seconds`` is the time budget.
     """
     compared = [(entry.risk, entry.model) for entry in classifier.comparison_ or () if entry.risk is not None]
-    model = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
+    model: dict[str, Any] = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
+    if is_auto(classifier.consistency):  # a single model cannot be compared
+        choice = classifier.consistency_
+        model["consistency"] = choice is not None and choice.used
     classifier = clone(classifier).set_params(
         **model,
         n_estimators=1,

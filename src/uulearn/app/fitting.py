@@ -22,6 +22,7 @@ from uulearn import defaults
 from uulearn._version import __version__
 from uulearn.app.estimates import MEASURE_ALL, evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
+from uulearn.app.formatting import sentence
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
 from uulearn.app.sharing import read_once
@@ -227,6 +228,9 @@ def collect_facts(
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
+    if (choice := trained.classifier.consistency_) is not None:
+        text = str(choice)
+        prepared.notes.append(sentence(text[0].upper() + text[1:]))
     encoder = prepared.encoder
     groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema_.columns)
     first, second = (

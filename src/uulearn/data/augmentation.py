@@ -210,8 +210,8 @@ def build_strong_view(
         if part == "swap":
             steps.append(functools.partial(swap_cells, probability=swap))
         else:
-            own = functools.partial(add_noise, scale=noise)
-            own = own if part == "noise" else build_augmentation(part, rows, image_shape, STRONG)
+            noisy = functools.partial(add_noise, scale=noise)
+            own = noisy if part == "noise" else build_augmentation(part, rows, image_shape, STRONG)
             steps.append(functools.partial(_ignore_sets, own))
     return lambda x, sets: functools.reduce(lambda view, step: step(view, sets), steps, x)
 

@@ -93,8 +93,8 @@ RULES: dict[str, Rule] = {
     ),
     "self_training_rounds": Rule(lambda v: _is_integer(v) and v >= 0, "an integer of at least 0", -1),
     "consistency": Rule(
-        lambda v: isinstance(v, ConsistencyOptions) or _is_bool(v) or _is_mapping(v),
-        "None, True, False, a uulearn.training.ConsistencyOptions or a dict of its options",
+        _or_auto(lambda v: isinstance(v, ConsistencyOptions) or _is_bool(v) or _is_mapping(v)),
+        "'auto', None, True, False, a uulearn.training.ConsistencyOptions or a dict of its options",
         "strong",
     ),
     "calibrated": Rule(_or_auto(_is_bool), "'auto', True or False", "isotonic"),
@@ -168,14 +168,14 @@ CONSISTENCY_RULES: dict[str, Rule] = {
 }
 
 
-def read_consistency(value: Any) -> ConsistencyOptions | None:
-    """Return the options of consistency training for a value of the parameter ``consistency``, or None.
+def read_consistency(value: Any) -> ConsistencyOptions | str | None:
+    """Return the options of consistency training for a value of the parameter ``consistency``, None or "auto".
 
     >>> read_consistency({"weight": 0.5}), read_consistency(False)
     (ConsistencyOptions(fraction=0.8, weight=0.5, ramp=(0.15, 0.35), strong='auto', swap=0.2, noise=0.1), None)
     """
-    if value is None or isinstance(value, ConsistencyOptions):
-        return value
+    if value is None or is_auto(value) or isinstance(value, ConsistencyOptions):
+        return value  # type: ignore[no-any-return]
     if _is_bool(value):
         return ConsistencyOptions() if value else None
     known = [field.name for field in dataclasses.fields(ConsistencyOptions)]
@@ -222,12 +222,12 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 def _check_consistency_training(
-    consistency: ConsistencyOptions | None, parameters: Mapping[str, Any], options: TrainingOptions
+    consistency: ConsistencyOptions | str | None, parameters: Mapping[str, Any], options: TrainingOptions
 ) -> None:
     """Raise a ValueError if an option is not valid, or if the other parameters do not allow consistency training."""
     if consistency is None:
         return
-    for name, rule in CONSISTENCY_RULES.items():
+    for name, rule in {} if isinstance(consistency, str) else CONSISTENCY_RULES.items():
         if not rule.allows(value := getattr(consistency, name)):
             raise ValueError(f"ConsistencyOptions.{name} must be {rule.description}, got {value!r}.")
     model = parameters["model"]

@@ -55,7 +55,7 @@ class ResolvedParameters:
     early_stopping: bool
     patience: int | None
     self_training_rounds: int
-    consistency: ConsistencyOptions | None
+    consistency: ConsistencyOptions | str | None
     calibrated: bool
     encoder: Any
     device: str
