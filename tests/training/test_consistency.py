@@ -8,12 +8,21 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.batched_runs import (
+    assert_each_as_alone,
+    assert_same_records,
+    histories,
+    mixed_runs,
+    options,
+    train_batched,
+)
 from uulearn import UURisk, pn_risk, pseudo_labels, uu_risk
 from uulearn.data import DenseRows, TwoSets
 from uulearn.exceptions import CheckpointError
 from uulearn.models import MLP
-from uulearn.training import ConsistencyOptions, RunOptions, Trainer
+from uulearn.training import ConsistencyOptions, History, RunOptions, Trainer, score_rows
 from uulearn.training.batched import BatchedTrainer, Run
+from uulearn.training.batched.consistency import BatchedViews
 from uulearn.training.batched.out_of_fold import can_be_batched
 from uulearn.training.cuda_graphs import GraphedFunction
 
@@ -34,8 +43,8 @@ def make_trainer(consistency=None, *, dropout=0.0, data=None, model_seed=0, vali
     torch.manual_seed(model_seed)
     arguments = {"epochs": 8, "batch_size": 50, "lr": 0.02, "progress": False, "ema": 0.9} | options
     model = MLP(3, (16, 8), dropout=dropout)
-    options = RunOptions(consistency=consistency, **arguments)
-    return Trainer(model, data or two_sets(), UURisk(PRIORS, PI), options, validation=validation)
+    own = RunOptions(consistency=consistency, **arguments)
+    return Trainer(model, data or two_sets(), UURisk(PRIORS, PI), own, validation=validation)
 
 
 def records(history):
@@ -151,8 +160,8 @@ def test_training_does_not_stop_early_before_the_end_of_the_ramp():
     """With a learning rate of almost zero no epoch is better than the first."""
     still = {"lr": 1e-12, "epochs": 20, "early_stopping": True, "patience": 2, "ema": 0.5, "smoothing": 1}
     ends = []
-    for options in (None, ConsistencyOptions(ramp=(0.3, 0.5))):
-        history = make_trainer(options, validation=two_sets(seed=1), **still).run()
+    for consistency in (None, ConsistencyOptions(ramp=(0.3, 0.5))):
+        history = make_trainer(consistency, validation=two_sets(seed=1), **still).run()
         ends.append((len(history), history.best_epoch))
     assert ends[0][0] < 10
     assert ends[1][0] == 13  # patience counts from epoch 11, the first with the full weight
@@ -190,11 +199,75 @@ def test_needs_a_moving_average():
         make_trainer(ConsistencyOptions(), ema=None)
 
 
-def test_batched_training_rejects_consistency():
-    options = RunOptions(consistency=ConsistencyOptions())
-    assert not can_be_batched("mlp", two_sets(), options)
-    with pytest.raises(ValueError, match="batched training does not support consistency; train these runs one by one"):
-        BatchedTrainer(torch.zeros(4, 3), [Run(([0, 1], [2, 3]), PRIORS, PI)], options=options)
+def test_batched_runs_equal_single_runs_if_the_strong_view_changes_nothing():
+    """Random views differ, because all runs share one generator; a cell is never swapped at this probability."""
+    consistency = ConsistencyOptions(fraction=0.6, weight=0.8, ramp=(0.3, 0.7), strong="swap", swap=1e-9)
+    batched = assert_each_as_alone(mixed_runs(), options=options(epochs=4, ema=0.9, l2=0.01, consistency=consistency))
+    last = histories(batched)[0][-1]
+    assert last["consistency_weight"] == pytest.approx(0.8)
+    assert last["consistency_loss"] > 0.1
+    plain = train_batched(mixed_runs(), options=options(epochs=4, ema=0.9, l2=0.01))
+    assert "consistency_loss" not in histories(batched)[0][1]
+    early, expected = (History(histories(own)[0][:2]) for own in (batched, plain))
+    assert_same_records(early, expected)
+
+
+@pytest.mark.parametrize(("strong", "augment"), [("auto", "shift"), ("shift+cutout+noise", None), ("swap", "flip")])
+def test_batched_views_mix_neither_rows_nor_runs(strong, augment):
+    """Every image is constant, so the maximum of a view tells the original image; zeros come from the border."""
+    groups, n, counts = 3, 10, (6, 4)
+    x = (1 + torch.arange(groups * n)).float().reshape(groups, n, 1).expand(groups, n, 12)
+    noise = {"consistency": ConsistencyOptions(ramp=(0, 0), strong=strong, noise=1e-6)}
+    run = Run(([0], [1]), PRIORS, PI)
+    views = BatchedViews([run], options(ema=0.9, augment=augment, image_shape=(1, 3, 4), **noise), x[0, :2])
+    own_set = [0] * counts[0] + [1] * counts[1]
+    for group, (rows, strong_rows) in enumerate(zip(views.weak(x), views.strong(x, counts), strict=True)):
+        for row in range(n):
+            kept = rows[row][rows[row] != 0]
+            assert (kept == x[group, row, 0]).all()
+            for value in strong_rows[row][strong_rows[row].abs() > 0.5].round().int().tolist():
+                place = value - 1 - group * n
+                assert own_set[place] == own_set[row] if strong == "swap" else place == row
+
+
+def test_batched_runs_with_augmentation_learn():
+    images = torch.randn(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    sets = torch.arange(400) // 200
+    images[:, :, :, 0] += 1.5 * (1 - 2 * sets[:, None, None])
+    runs = [Run((torch.arange(200), torch.arange(200, 400)), (0.9, 0.1), 0.5, seed=seed) for seed in range(2)]
+    found = {}
+    for augment in (None, "flip"):
+        settings = options(epochs=30, batch_size=200, augment=augment, image_shape=(1, 4, 4), ema=0.9)
+        trainer = BatchedTrainer(images.flatten(1), runs, model="linear", options=settings)
+        trainer.run()
+        weights = torch.stack([model.output.weight.view(4, 4) for model in trainer.models()]).detach()
+        found[augment] = weights[:, :, 0].mean() - weights[:, :, 3].mean()
+    assert found[None] > 0.2
+    assert abs(found["flip"]) < 0.5 * found[None]  # flips make both sides informative
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"consistency": ConsistencyOptions(strong=double)}, "consistency with a function as strong view; train these"),
+        ({"augment": "flip"}, "does not support augment; train these runs one by one with Trainer"),
+        ({"augment": double, "image_shape": (3, 1, 1)}, "does not support augment; train these"),
+    ],
+)
+def test_batched_training_rejects_functions(changes, said):
+    own = RunOptions(**changes)
+    assert not can_be_batched("mlp", two_sets(), own)
+    with pytest.raises(ValueError, match=said):
+        BatchedTrainer(torch.zeros(4, 3), [Run(([0, 1], [2, 3]), PRIORS, PI)], options=own)
+    assert can_be_batched(
+        "mlp", two_sets(), RunOptions(consistency=ConsistencyOptions(), augment="flip", image_shape=(3, 1, 1))
+    )
+    with pytest.raises(ValueError, match="but ema is None"):
+        BatchedTrainer(
+            torch.zeros(4, 3),
+            [Run(([0, 1], [2, 3]), PRIORS, PI)],
+            options=RunOptions(consistency=ConsistencyOptions(), ema=None),
+        )
 
 
 # ------------------------------------------------------------------------------------------------------ where it helps
@@ -221,7 +294,10 @@ def test_improves_the_accuracy_if_the_classes_are_clusters():
             data, test = clusters(seed)
             torch.manual_seed(seed)
             shared = {"epochs": 60, "batch_size": 400, "lr": 3e-3, "seed": seed, "progress": False}
-            options = RunOptions(consistency=consistency, **shared)
-            history = Trainer(MLP(20, (64, 64)), data, UURisk((0.6, 0.4), 0.5), options, test=test).run()
-            accuracies.setdefault(consistency is None, []).append(history[-1]["test_accuracy"])
+            trainer = Trainer(
+                MLP(20, (64, 64)), data, UURisk((0.6, 0.4), 0.5), RunOptions(consistency=consistency, **shared)
+            )
+            trainer.run()
+            predicted = score_rows(trainer.final_model, test[0]) > 0
+            accuracies.setdefault(consistency is None, []).append((predicted == (test[1] == 1)).double().mean())
     assert np.mean(accuracies[False]) > np.mean(accuracies[True]) + 0.06

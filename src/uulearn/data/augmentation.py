@@ -222,7 +222,7 @@ def _ignore_sets(augmentation: Augmentation, x: Tensor, sets: Tensor) -> Tensor:
 
 def _apply_checked(augmentation: Augmentation, image_shape: Sequence[int] | None, parameter: str, x: Tensor) -> Tensor:
     """Augment a batch without computing gradients; raise an error if its shape, type or device changes."""
-    images = x if image_shape is None else x.view(len(x), *image_shape)
+    images = x if image_shape is None else x.reshape(-1, *image_shape)
     with torch.no_grad():
         out = augmentation(images)
     expected, found = (

@@ -25,7 +25,7 @@ from uulearn.risk.distributed import sum_over_workers
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.checkpoint import Checkpoint, fingerprint
-from uulearn.training.consistency import ConsistencyTerm, Counts
+from uulearn.training.consistency import ConsistencyTerm, Counts, agreement
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, CrossedEpochs, follow_epochs
 from uulearn.training.history import (
@@ -145,7 +145,7 @@ class Trainer:
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
         self.consistency: ConsistencyTerm | None = None
         if options.consistency is not None:
-            self.consistency = ConsistencyTerm(options, self.average, risk, self.plan, few)
+            self.consistency = ConsistencyTerm(options, self.final_model, risk, self.plan, few)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
         graphed = options.graph and self.device.type == "cuda" and self.workers is None
         self._graphed = GraphedFunction(self._update_static, self.device, self._snapshot) if graphed else None
@@ -330,7 +330,7 @@ class Trainer:
                     strong_scores = self._forward(strong)
                 loss = consistency.loss(strong_scores, targets)
                 objective = objective + consistency.weight * loss
-                more = [loss.detach(), consistency.agreement(scores.detach(), targets)]
+                more = [loss.detach(), agreement(scores.detach(), targets)]
             with torch.no_grad():
                 zero_one = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
                 found = (risk.positive, risk.negative, risk.corrected, objective, zero_one, *more)
