@@ -13,8 +13,8 @@ GROUPS = {
         "Class priors": ["set_priors", "target_prior"],
         "Columns and files": ["drop", "ids", "only", "sheet", "images", "image_size", "allow_leakage"],
         "Model and training": [
-            "model", "method", "loss", "epochs", "n_estimators", "early_stopping", "self_training_rounds", "device",
-            "seed",
+            "model", "method", "loss", "epochs", "n_estimators", "early_stopping", "self_training_rounds",
+            "consistency", "device", "seed",
         ],
         "Evaluation": ["hold_out", "sensitivity"],
         "Settings and output": ["out", "config", "resume", "as_json"],

@@ -30,7 +30,8 @@ GROUPS = {
         "Model": ["encoder", "model", "model_params", "n_estimators"],
         "Optimization": ["epochs", "batch_size", "lr", "l2", "training"],
         "Validation, early stopping and self-training": [
-            "validation_fraction", "early_stopping", "patience", "self_training_rounds", "calibrated",
+            "validation_fraction", "early_stopping", "patience", "self_training_rounds", "consistency",
+            "calibrated",
         ],
         "Execution": ["device", "progress", "random_state"],
     },
@@ -38,7 +39,7 @@ GROUPS = {
         "Optimizer": [
             "optimizer", "optimizer_params", "scheduler", "scheduler_interval", "weight_decay", "clip_norm", "ema",
         ],
-        "Data and precision": ["input_scale", "augment", "precision", "compile"],
+        "Data and precision": ["input_scale", "augment", "image_shape", "precision", "compile"],
         "Validation and checkpoints": ["smoothing", "checkpoint_dir", "checkpoint_every"],
         "Several processes": ["distributed"],
     },

@@ -37,16 +37,17 @@ if TYPE_CHECKING:
         training,
     )
     from uulearn.estimator import UUClassifier
-    from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, uu_coefficients, uu_risk
+    from uulearn.risk import UUCoefficients, UURisk, UURiskParts, pn_risk, pseudo_labels, uu_coefficients, uu_risk
 
 __all__ = [
     "UUClassifier", "UUCoefficients", "UURisk", "UURiskParts", "__version__", "data", "datasets", "exceptions",
-    "export", "metrics", "models", "pn_risk", "priors", "risk", "selection", "streaming", "surrogate", "tabular",
-    "theory", "training", "uu_coefficients", "uu_risk",
+    "export", "metrics", "models", "pn_risk", "priors", "pseudo_labels", "risk", "selection", "streaming", "surrogate",
+    "tabular", "theory", "training", "uu_coefficients", "uu_risk",
 ]  # fmt: skip
 
 _HOMES = {"UUClassifier": "uulearn.estimator"} | dict.fromkeys(
-    ["UUCoefficients", "UURisk", "UURiskParts", "pn_risk", "uu_coefficients", "uu_risk"], "uulearn.risk"
+    ["UUCoefficients", "UURisk", "UURiskParts", "pn_risk", "pseudo_labels", "uu_coefficients", "uu_risk"],
+    "uulearn.risk",
 )
 
 

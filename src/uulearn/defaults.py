@@ -76,6 +76,15 @@ BOOSTING_PATIENCE = 50
 # Number of epochs between two checkpoints.
 CHECKPOINT_EVERY = 10
 
+# Fraction of the rows of a batch that get a pseudo-label in consistency training.
+PSEUDO_LABEL_FRACTION = 0.8
+# Weight of the consistency loss, and the fractions of the epochs between which it rises from 0 to this weight.
+CONSISTENCY_WEIGHT = 1.0
+CONSISTENCY_RAMP = (0.15, 0.35)
+# Strong views of rows of numbers: the probability of replacing a cell, and the noise in standard deviations.
+SWAP_PROBABILITY = 0.2
+NOISE_SCALE = 0.1
+
 # Number of models in an ensemble, and number of folds.
 N_ESTIMATORS = 5
 # Fraction of each set that a single model holds out for early stopping and calibration.

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pandas as pd
@@ -357,6 +358,10 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
         (("a.csv", "b.csv", *PRIORS, "--resume"), "no unfinished fit"),
         (("a.csv", ".", *PRIORS), "is a folder, but the other input is a file"),
+        (
+            ("a.csv", "b.csv", *PRIORS, "--consistency", "--model", "boosting"),
+            "consistency training needs a network, got model='boosting'",
+        ),
     ],
 )
 def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, monkeypatch, arguments, message):
@@ -608,6 +613,29 @@ def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
     code, _, error = uulearn("predict", tmp_path / "m", tmp_path / "new")
     assert code == 2
     assert "is not a readable image" in error
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "setting", "stored"),
+    [
+        ("linear", ["--consistency"], "", {"consistency": True, "training__image_shape": [1, 12, 12]}),
+        ("allconvnet", [], "consistency = { ramp = [0.0, 0.5] }", {"consistency": {"ramp": [0.0, 0.5]}}),
+        ("linear", ["--no-consistency"], "consistency = true", {"consistency": False}),
+    ],
+)
+def test_consistency_training_of_folders_of_images(model, option, setting, stored, uulearn, tmp_path):
+    images(tmp_path / "a", 40, 0.85, 0)
+    images(tmp_path / "b", 40, 0.15, 1)
+    config = tmp_path / "given.toml"
+    config.write_text(f"[classifier]\nbatch_size = 20\n{setting}\n")
+    options = (*PRIORS, "--epochs", "4", "--no-sensitivity", "--model", model, "--config", config, *option)
+    code, _, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
+    assert code == 0, error
+    written = tomllib.loads((tmp_path / "m" / "config.toml").read_text())["classifier"]
+    assert {name: written[name] for name in stored} == stored
+    classifier = TableModel.load(tmp_path / "m").classifier
+    assert classifier.consistency == stored["consistency"]
+    assert ("consistency_loss" in classifier.history_[-1]) == bool(stored["consistency"])
 
 
 def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):

@@ -14,7 +14,18 @@ from torch import nn
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, TwoSets
-from uulearn.data.augmentation import AUGMENTATIONS, build_augmentation, flip, get_augmentation, shift
+from uulearn.data.augmentation import (
+    AUGMENTATIONS,
+    add_noise,
+    build_augmentation,
+    build_strong_view,
+    color,
+    cutout,
+    flip,
+    get_augmentation,
+    shift,
+    swap_cells,
+)
 from uulearn.exceptions import CheckpointError, ModelFormatError
 from uulearn.selection import UUClassifierCV
 from uulearn.training import RunOptions, Trainer
@@ -104,7 +115,137 @@ def test_default_shift_is_up_to_four_pixels():
     assert min(found) > 0
 
 
-@pytest.mark.parametrize("name", ["flip", "shift", "shift+flip"])
+@given(shape=SHAPES, side=st.sampled_from([0.2, 0.5, 1.0]), seed=st.integers(0, 99))
+def test_cutout_hides_a_part_of_a_square(shape, side, seed):
+    x = images(6, shape)
+    torch.manual_seed(seed)
+    out = cutout(x, side)
+    length = max(1, round(side * min(shape[1:])))
+    for image, changed in zip(x, out, strict=True):
+        hidden = (changed == 0).all(0)
+        assert torch.equal(changed[:, ~hidden], image[:, ~hidden])
+        down, right = hidden.any(1).nonzero().flatten(), hidden.any(0).nonzero().flatten()
+        assert 1 <= len(down) <= length
+        assert 1 <= len(right) <= length
+        assert hidden[down[0] : down[-1] + 1, right[0] : right[-1] + 1].all()
+
+
+def test_cutout_can_hide_every_pixel():
+    share_hidden = (cutout(torch.ones(4000, 1, 6, 6)) == 0).double().mean(0)[0]
+    assert share_hidden.min() > 0.05  # in the corners, where most squares are cut off
+    assert share_hidden.max() < 0.4
+
+
+@given(shape=SHAPES, strength=st.floats(0, 0.9), seed=st.integers(0, 99))
+def test_color_changes_brightness_contrast_and_saturation(shape, strength, seed):
+    x = images(4, shape) / 100
+    torch.manual_seed(seed)
+    out = color(x, strength)
+    torch.manual_seed(seed)
+    factors = 1 + strength * (2 * torch.rand(3, 4) - 1)
+    for image, found, (brightness, contrast, saturation) in zip(x, out, factors.T.tolist(), strict=True):
+        assert all(1 - strength <= factor <= 1 + strength for factor in (brightness, contrast, saturation))
+        expected = image * brightness
+        expected = expected.mean() + contrast * (expected - expected.mean())
+        gray = expected.mean(0, keepdim=True)
+        torch.testing.assert_close(found, gray + saturation * (expected - gray) if shape[0] > 1 else expected)
+
+
+@given(
+    sets=st.lists(st.integers(0, 1), min_size=1, max_size=12),
+    shape=st.sampled_from([(3,), (2, 2)]),
+    probability=st.sampled_from([0.1, 0.5, 1.0]),
+    seed=st.integers(0, 99),
+)
+def test_swapped_cells_come_from_other_rows_of_the_same_set(sets, shape, probability, seed):
+    sets, x = torch.tensor(sets), images(len(sets), shape)
+    torch.manual_seed(seed)
+    out = swap_cells(x, sets, probability)
+    for row, which in enumerate(sets):
+        others = x[(sets == which) & (torch.arange(len(sets)) != row)]
+        for place in itertools.product(*map(range, shape)):
+            allowed = {x[row][place].item()} if probability < 1 or not len(others) else set()
+            assert out[row][place].item() in allowed | set(others[(slice(None), *place)].tolist())
+
+
+def test_all_other_rows_are_equally_likely():
+    sets, x = torch.tensor([0, 1, 0, 1, 0, 1, 1]), torch.arange(7.0)[:, None].expand(7, 20_000)
+    out = swap_cells(x, sets, 0.3)
+    for row, which in enumerate(sets):
+        found = torch.bincount(out[row].long(), minlength=7) / 20_000
+        n_others = int((sets == which).sum()) - 1
+        expected = torch.where(sets == which, 0.3 / n_others, 0.0)
+        expected[row] = 0.7
+        torch.testing.assert_close(found, expected, rtol=0, atol=0.015)
+
+
+def test_noise_has_the_scale_of_the_column():
+    x = torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.0, 1.0, 50.0])
+    torch.testing.assert_close((add_noise(x, 0.2) - x).std(0), 0.2 * x.std(0), rtol=0.03, atol=0)
+    assert add_noise(torch.ones(1, 2)).tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize("augment", ["shift", "flip+cutout", lambda x: x.flip(2)])
+def test_flattened_images_are_augmented_like_images(augment):
+    x = images(20, (2, 4, 3))
+    torch.manual_seed(0)
+    expected = build_augmentation(augment, x[:2])(x)
+    torch.manual_seed(0)
+    found = build_augmentation(augment, x[:2].flatten(1), (2, 4, 3))(x.flatten(1))
+    assert torch.equal(found, expected.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("strong", "weak", "shape", "image_shape", "expected"),
+    [
+        ("auto", "shift", (3, 8, 8), None, ["shift", "color", "cutout"]),
+        ("auto", None, (1, 8, 8), None, ["cutout"]),
+        ("auto", "flip", (192,), (3, 8, 8), ["flip", "color", "cutout"]),
+        ("auto", None, (5,), None, ["swap"]),
+        ("auto", None, (5, 2), None, ["swap"]),
+        ("shift+swap", "flip", (1, 8, 8), None, ["shift", "swap"]),
+        ("swap+noise", None, (5,), None, ["swap", "noise"]),
+        (torch.neg, None, (5,), None, ["neg"]),
+    ],
+)
+def test_strong_view_applies_its_parts_in_order(strong, weak, shape, image_shape, expected):
+    x, sets = images(12, shape), torch.arange(12) % 2
+    view = build_strong_view(strong, weak, x[:2], image_shape, swap=0.4, noise=0.3)
+    known = AUGMENTATIONS | {"neg": torch.neg, "noise": functools.partial(add_noise, scale=0.3)}
+    torch.manual_seed(0)
+    found = view(x, sets)
+    torch.manual_seed(0)
+    for name in expected:
+        if name == "swap":
+            x = swap_cells(x, sets, 0.4)
+        elif image_shape is not None:
+            x = known[name](x.view(12, *image_shape)).flatten(1)
+        else:
+            x = known[name](x)
+    assert torch.equal(found, x)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: build_augmentation("flip", torch.zeros(2, 10), (1, 3, 3)),
+            r"expects rows of 9 numbers, got .*\(10,\)",
+        ),
+        (lambda: build_augmentation("flip", torch.zeros(2, 1, 3, 3), (1, 3, 3)), "image_shape=None if the rows are"),
+        (
+            lambda: build_strong_view("cutout", None, torch.zeros(2, 9)),
+            "^strong='cutout' expects images, .* set image_",
+        ),
+        (lambda: build_strong_view(lambda x: x[:1], None, torch.zeros(2, 9)), "^strong=.*<lambda> must return a batch"),
+    ],
+)
+def test_rejects_rows_of_another_shape(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+@pytest.mark.parametrize("name", ["flip", "shift", "shift+flip", "color", "cutout"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_preserves_type_shape_and_memory_format(name, dtype):
     x = images(7, (3, 5, 6)).to(dtype)
@@ -115,7 +256,11 @@ def test_preserves_type_shape_and_memory_format(name, dtype):
         torch.manual_seed(5)
         plain = get_augmentation(name)(x)
         torch.manual_seed(5)
-        assert torch.equal(get_augmentation(name)(x.contiguous(memory_format=memory_format)), plain)
+        again = get_augmentation(name)(x.contiguous(memory_format=memory_format))
+        if name == "color":  # the sum over the pixels is rounded
+            torch.testing.assert_close(again, plain)
+        else:
+            assert torch.equal(again, plain)
 
 
 def test_values_are_copied_exactly():
@@ -150,7 +295,8 @@ def test_joined_names_are_applied_left_to_right():
 @pytest.mark.parametrize("name", ["rotate", "", "flip+", "+shift", "flip shift", "shift+rotate", 3])
 def test_rejects_unknown_names(name):
     with pytest.raises(
-        ValueError, match=r"^augment must be one of 'flip', 'shift', several names joined by '\+', or .*\.$"
+        ValueError,
+        match=r"^augment must be one of 'flip', 'shift', 'color', 'cutout', several names joined by '\+', or .*\.$",
     ):
         get_augmentation(name)
 

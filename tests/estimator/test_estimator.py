@@ -16,10 +16,10 @@ from torch import nn
 
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier, uu_risk
-from uulearn.estimator.parameters import RULES, TRAINING_RULES
+from uulearn.estimator.parameters import CONSISTENCY_RULES, RULES, TRAINING_RULES
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import estimation_cost
-from uulearn.training import TrainingOptions
+from uulearn.training import ConsistencyOptions, TrainingOptions
 
 METHODS = ["biased", "unbiased", "abs", "relu", "leaky_relu"]
 
@@ -298,14 +298,24 @@ def test_rejects_bad_value_of_every_training_option(name, gaussians, quick):
     assert not hasattr(classifier, "model_")
 
 
+@pytest.mark.parametrize("name", CONSISTENCY_RULES)
+def test_rejects_bad_value_of_every_consistency_option(name, gaussians, quick):
+    bad = CONSISTENCY_RULES[name].bad
+    classifier = UUClassifier(**quick, consistency={name: bad})
+    with pytest.raises(ValueError, match=rf"ConsistencyOptions\.{name} must be .*, got {bad!r}"):
+        classifier.fit(gaussians["X"], gaussians["sets"])
+    assert not hasattr(classifier, "model_")
+
+
 def test_every_parameter_has_a_rule():
     checked_by_the_risk = {"set_priors", "target_prior", "method", "slope", "loss"}  # tested below
     assert set(RULES) | checked_by_the_risk == set(UUClassifier((0.8, 0.2)).get_params(deep=False))
     assert set(TRAINING_RULES) == {field.name for field in dataclasses.fields(TrainingOptions)}
+    assert set(CONSISTENCY_RULES) == {field.name for field in dataclasses.fields(ConsistencyOptions)}
 
 
 def test_constructor_has_about_twenty_parameters():
-    assert len(UUClassifier((0.8, 0.2)).get_params(deep=False)) <= 22
+    assert len(UUClassifier((0.8, 0.2)).get_params(deep=False)) <= 23
 
 
 def test_training_options_are_nested_parameters(gaussians, quick):

@@ -34,6 +34,7 @@ FITS = {
         "model_params": None,
     },
     "tested": {"epochs": 2},
+    "consistency": {"consistency": {"fraction": 0.7, "ramp": (0, 0), "strong": torch.tanh}, "l2": 0.01},
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Training on a CUDA device; skipped without one."""
 
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -17,7 +18,7 @@ from uulearn.data.augmentation import get_augmentation
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import MLP, ResNet32
 from uulearn.risk import LOSSES
-from uulearn.training import RunOptions, Trainer, TrainingOptions
+from uulearn.training import ConsistencyOptions, RunOptions, Trainer, TrainingOptions
 from uulearn.training.batched import BatchedTrainer, Run, layers
 from uulearn.training.cuda_graphs import GraphedFunction
 
@@ -267,6 +268,49 @@ def test_every_replay_draws_new_dropout(table):
     still, moving = zip(*seen, strict=True)
     assert max(still) - min(still) < 1e-3 * abs(still[0])
     assert len(set(moving)) == 5
+
+
+# At this probability, no cell is ever swapped, so that runs do not depend on the generator of the device.
+UNCHANGED = ConsistencyOptions(ramp=(0.2, 0.6), strong="swap", swap=1e-9)
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_consistency_training_on_cuda_agrees_with_cpu(table, graph):
+    options = {"ema": 0.9, "epochs": 5, "consistency": UNCHANGED}
+    there, here = train(*table, graph=graph, **options), train(*table, device="cpu", **options)
+    for name in ("objective", "consistency_loss", "pseudo_label_agreement"):
+        found, expected = (run.history.column(name)[-3:] for run in (there, here))
+        assert found == pytest.approx(expected, abs=2e-3)
+
+
+def test_batched_consistency_training_on_cuda_agrees_with_single_run_on_cpu(table):
+    X, sets = table
+    rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
+    settings = {"epochs": 5, "batch_size": 100, "precision": "float32", "ema": 0.9, "consistency": UNCHANGED}
+    options = RunOptions(device="cuda", progress=False, **settings)
+    runs = [Run(rows, (0.8, 0.2), 0.5, seed=seed) for seed in (0, 1)]
+    history = BatchedTrainer(X, runs, model_params={"hidden": (32,)}, options=options).run()[0]
+    expected = train(X, sets, device="cpu", ema=0.9, epochs=5, consistency=UNCHANGED).history
+    for name in ("objective", "consistency_loss", "pseudo_label_agreement"):
+        assert history.column(name)[-3:] == pytest.approx(expected.column(name)[-3:], abs=2e-3)
+
+
+@pytest.mark.parametrize("strong", ["swap+noise", "shift+flip+cutout"])
+def test_every_replay_draws_new_views(table, strong):
+    X, sets = table
+    rows = ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten())
+    consistency = ConsistencyOptions(ramp=(0, 0), strong=strong)
+    options = RunOptions(epochs=1, batch_size=512, lr=0.0, device="cuda", progress=False, consistency=consistency)
+    options = dataclasses.replace(options, image_shape=(1, 3, 4), augment="shift")
+    batched = BatchedTrainer(X, [Run(rows, (0.8, 0.2), 0.5)], model_params={"hidden": (64,)}, options=options)
+    batched._load(batched._shuffle(1))
+    batched.views.start_epoch(1)
+    seen = []
+    for _ in range(5):
+        batched.totals.zero_()
+        batched._step(batched.plan.counts(0), True)
+        seen.append(batched.totals[-2].item())  # the consistency loss
+    assert len(set(seen)) == 5
 
 
 def test_batched_trainer_releases_its_memory(table):

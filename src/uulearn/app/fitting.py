@@ -22,6 +22,7 @@ from uulearn import defaults
 from uulearn._version import __version__
 from uulearn.app.estimates import MEASURE_ALL, evaluation_facts, sensitivity_facts
 from uulearn.app.facts import ColumnFacts, FitFacts, RaisedWarning, SensitivityFacts, SetFacts, to_json
+from uulearn.app.formatting import sentence
 from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
 from uulearn.app.sharing import read_once
@@ -81,6 +82,8 @@ def fit_files(
         with read_and_encode(settings, folder, checkpoint, progress, workers) as (prepared, X):
             priors, estimate = resolve_priors(settings, X, progress)
             classifier.set_params(set_priors=priors)
+            if isinstance(prepared.schema, ImageSchema) and prepared.schema.flat:
+                classifier.set_params(training__image_shape=prepared.schema.image_shape)
             trained = train(settings, classifier, X, folder, progress, workers, prepared.encoder)
             measured = collect_facts(settings, prepared, X, priors, estimate, trained, progress)
     classifier = trained.classifier.set_params(training__distributed=False)
@@ -231,6 +234,9 @@ def collect_facts(
     rows, target = trained.rows, settings.target_prior
     if rows.note:
         prepared.notes.append(rows.note)
+    if (choice := trained.classifier.consistency_) is not None:
+        text = str(choice)
+        prepared.notes.append(sentence(text[0].upper() + text[1:]))
     encoder = prepared.encoder
     groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema_.columns)
     first, second = (

@@ -78,6 +78,10 @@ def fit(
     self_training_rounds: Annotated[
         int | None, option("N", "Maximum number of self-training rounds. Default: 0.", min=0)
     ] = None,
+    consistency: Annotated[
+        bool | None,
+        flag("Train networks with consistency training. Default: without.", "--consistency/--no-consistency"),
+    ] = None,
     device: Annotated[str | None, option("NAME", "Device: auto, cpu or cuda. Default: auto.")] = None,
     seed: Annotated[int | None, option("N", "Random seed. Default: 0.", min=0)] = None,
     hold_out: Annotated[

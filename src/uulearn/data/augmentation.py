@@ -1,21 +1,30 @@
-"""Random augmentation of training images by a named or custom function; each image is augmented independently.
+"""Random augmentation of training rows by a named or custom function; each row is augmented independently.
 
 Random numbers come from torch's generators. Checkpoints store the state of the generators, so runs can be resumed.
 """
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from numbers import Integral
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from uulearn import defaults
+
 Augmentation = Callable[[Tensor], Tensor]
 AugmentationLike = str | Augmentation
+StrongView = Callable[[Tensor, Tensor], Tensor]
+"""Function of a batch and of the set of each row (0 or 1)."""
 
 MAX_SHIFT = 4
 """Default maximum shift in pixels, the usual value for 32 × 32 images."""
+CUTOUT_SIDE = 0.5
+"""Default side of the square that `cutout` hides, as a fraction of the shorter side of the image."""
+COLOR_STRENGTH = 0.4
+"""Default maximum relative change of brightness, contrast and saturation."""
 
 
 def flip(x: Tensor) -> Tensor:
@@ -43,16 +52,90 @@ def shift(x: Tensor, pixels: int = MAX_SHIFT) -> Tensor:
     return crops[torch.arange(n, device=x.device), :, top, left]
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift}
+def cutout(x: Tensor, side: float = CUTOUT_SIDE) -> Tensor:
+    """Set a square of each image to zero; its center is a random pixel, so a part of it may be outside of the image.
+
+    ``side`` is the length of its sides, as a fraction of the shorter side of the image.
+
+    >>> (cutout(torch.ones(100, 1, 8, 8)) == 0).sum((1, 2, 3)).max()
+    tensor(16)
+    """
+    n, _, height, width = x.shape
+    length = max(1, round(side * min(height, width)))
+    hidden = []
+    for size in (height, width):
+        start = torch.randint(size, (n, 1), device=x.device) - length // 2
+        offset = torch.arange(size, device=x.device) - start
+        hidden.append((offset >= 0) & (offset < length))
+    return torch.where(hidden[0][:, None, :, None] & hidden[1][:, None, None, :], 0, x)
 
 
-def is_augmentation(name: str) -> bool:
-    """Return whether this is a name in `AUGMENTATIONS`, or several names joined by ``+``.
+def color(x: Tensor, strength: float = COLOR_STRENGTH) -> Tensor:
+    """Change the brightness, contrast and saturation of each image by random factors from 1 ± ``strength``.
+
+    The saturation of images with a single channel does not change.
+
+    >>> x = color(torch.full((100, 3, 2, 2), 0.5))
+    >>> bool(x.min() >= 0.3), bool(x.max() <= 0.7)
+    (True, True)
+    """
+    factors = 1 + strength * (2 * torch.rand((3, len(x), 1, 1, 1), device=x.device) - 1)
+    brightness, contrast, saturation = factors.to(x.dtype)
+    x = x * brightness
+    x = torch.lerp(x.mean((1, 2, 3), keepdim=True), x, contrast)
+    return x if x.shape[1] == 1 else torch.lerp(x.mean(1, keepdim=True), x, saturation)
+
+
+def swap_cells(x: Tensor, sets: Tensor, probability: float = defaults.SWAP_PROBABILITY) -> Tensor:
+    """Replace each cell, with this probability, by the same cell of another random row of the same set.
+
+    Each column keeps its distribution in each set, except for noise. ``x`` has shape (n, …), and ``sets`` contains
+    the set of each row, 0 or 1. The only row of a set does not change.
+
+    >>> x = torch.arange(8.0).reshape(4, 2)
+    >>> swap_cells(x, torch.tensor([0, 0, 1, 1]), probability=1.0)
+    tensor([[2., 3.],
+            [0., 1.],
+            [6., 7.],
+            [4., 5.]])
+    """
+    cells, n = x.flatten(1), len(x)
+    in1 = sets.reshape(-1, 1) == 1
+    n1 = in1.sum()
+    size, start = torch.where(in1, n1, n - n1), torch.where(in1, n - n1, 0)
+    rows = in1[:, 0].long().argsort(stable=True)  # the rows of set 0, and then those of set 1
+    own = torch.empty_like(rows).scatter_(0, rows, torch.arange(n, device=x.device))[:, None] - start
+    draws = torch.rand(cells.shape, device=x.device)
+    # Below the probability, a draw is uniform, so it also chooses the other row.
+    other = (draws / probability * (size - 1)).long()
+    other = torch.minimum(other + (other >= own), size - 1)
+    return torch.where(draws < probability, cells.gather(0, rows[start + other]), cells).reshape(x.shape)
+
+
+def add_noise(x: Tensor, scale: float = defaults.NOISE_SCALE) -> Tensor:
+    """Add Gaussian noise to each cell; its standard deviation is ``scale`` times that of the column in the batch.
+
+    >>> x = torch.tensor([[1.0, 0.0], [1.0, 100.0]]).repeat(500, 1)
+    >>> (add_noise(x, 0.1) - x).std(0).round().tolist()
+    [0.0, 5.0]
+    """
+    return x + scale * x.std(0, correction=0) * torch.randn_like(x)
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift, "color": color, "cutout": cutout}
+STRONG = "strong"
+"""Name of the parameter for the strong view of consistency training."""
+ROW_AUGMENTATIONS = ("swap", "noise")
+"""Names of augmentations of rows of numbers, which are used only in strong views."""
+
+
+def is_augmentation(name: str, others: Sequence[str] = ()) -> bool:
+    """Return whether this is a name in `AUGMENTATIONS` or ``others``, or several of these names joined by ``+``.
 
     >>> is_augmentation("shift+flip"), is_augmentation("blur")
     (True, False)
     """
-    return all(part in AUGMENTATIONS for part in name.split("+"))
+    return all(part in AUGMENTATIONS or part in others for part in name.split("+"))
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
@@ -72,34 +155,86 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 
-def build_augmentation(augment: AugmentationLike, rows: Tensor) -> Augmentation:
-    """Return the augmentation that a trainer applies to its batches, after testing it on a few ``rows``."""
-    augmentation = functools.partial(_apply_checked, get_augmentation(augment))
-    if rows.ndim != 4:
+def build_augmentation(
+    augment: AugmentationLike, rows: Tensor, image_shape: Sequence[int] | None = None, parameter: str = "augment"
+) -> Augmentation:
+    """Return the augmentation that a trainer applies to its batches, after testing it on a few ``rows``.
+
+    If ``image_shape`` is given, each row contains the pixels of an image of this shape. Error messages name the
+    ``parameter``.
+    """
+    if image_shape is not None and (rows.ndim != 2 or rows.shape[1] != math.prod(image_shape)):
+        raise ValueError(
+            f"image_shape={tuple(image_shape)} expects rows of {math.prod(image_shape)} numbers, got rows of shape "
+            f"{tuple(rows.shape[1:])}; correct image_shape, or set image_shape=None if the rows are images."
+        )
+    takes_any_rows = parameter == STRONG and callable(augment)
+    if image_shape is None and rows.ndim != 4 and not takes_any_rows:
         name = repr(augment) if isinstance(augment, str) else _name(augment)
         raise ValueError(
-            f"augment={name} expects images, got rows of shape {tuple(rows.shape[1:])}; reshape X to (n, channels, "
-            "height, width) or set augment=None."
+            f"{parameter}={name} expects images, got rows of shape {tuple(rows.shape[1:])}; reshape X to (n, channels, "
+            f"height, width), or set image_shape, or set {parameter}=None."
         )
+    augmentation = functools.partial(_apply_checked, get_augmentation(augment), image_shape, parameter)
     with torch.random.fork_rng(devices=[rows.device] if rows.device.type == "cuda" else []):
         augmentation(rows)
     return augmentation
 
 
-def _apply_checked(augmentation: Augmentation, x: Tensor) -> Tensor:
+def build_strong_view(
+    strong: AugmentationLike,
+    weak: AugmentationLike | None,
+    rows: Tensor,
+    image_shape: Sequence[int] | None = None,
+    *,
+    swap: float = defaults.SWAP_PROBABILITY,
+    noise: float = defaults.NOISE_SCALE,
+) -> StrongView:
+    """Return the strong view of consistency training, a function of a batch and the set of each row.
+
+    ``strong`` is a function of the batch, or names from `AUGMENTATIONS` and `ROW_AUGMENTATIONS` joined by ``+``. "auto"
+    applies the ``weak`` augmentation, changes the colors if there are three channels, and hides a part of the image.
+    For rows that are not images, "auto" swaps cells. See `build_augmentation` for the other arguments.
+
+    >>> view = build_strong_view("auto", "shift", torch.zeros(2, 48), (3, 4, 4))
+    >>> view(torch.ones(5, 48), torch.zeros(5)).shape
+    torch.Size([5, 48])
+    """
+    parts: Sequence[AugmentationLike] = [strong] if callable(strong) else strong.split("+")
+    if parts == [defaults.AUTO]:
+        shape = rows.shape[1:] if image_shape is None else image_shape
+        colored = ["color"] if shape[0] == 3 else []
+        parts = [*([] if weak is None else [weak]), *colored, "cutout"] if len(shape) == 3 else ["swap"]
+    steps: list[StrongView] = []
+    for part in parts:
+        if part == "swap":
+            steps.append(functools.partial(swap_cells, probability=swap))
+        else:
+            noisy = functools.partial(add_noise, scale=noise)
+            own = noisy if part == "noise" else build_augmentation(part, rows, image_shape, STRONG)
+            steps.append(functools.partial(_ignore_sets, own))
+    return lambda x, sets: functools.reduce(lambda view, step: step(view, sets), steps, x)
+
+
+def _ignore_sets(augmentation: Augmentation, x: Tensor, sets: Tensor) -> Tensor:
+    return augmentation(x)
+
+
+def _apply_checked(augmentation: Augmentation, image_shape: Sequence[int] | None, parameter: str, x: Tensor) -> Tensor:
     """Augment a batch without computing gradients; raise an error if its shape, type or device changes."""
+    images = x if image_shape is None else x.reshape(-1, *image_shape)
     with torch.no_grad():
-        out = augmentation(x)
+        out = augmentation(images)
     expected, found = (
         f"{tuple(t.shape)} of {t.dtype} on {t.device}" if isinstance(t, Tensor) else f"a {type(t).__name__}"
-        for t in (x, out)
+        for t in (images, out)
     )
     if found != expected:
         raise ValueError(
-            f"augment={_name(augmentation)} must return a batch like its input, {expected}, but returned {found}; make "
-            "it return one image of the same size and type for each image."
+            f"{parameter}={_name(augmentation)} must return a batch like its input, {expected}, but returned {found}; "
+            "make it return one image of the same size and type for each image."
         )
-    return out
+    return out if image_shape is None else out.reshape(x.shape)
 
 
 def _name(augmentation: Augmentation) -> str:

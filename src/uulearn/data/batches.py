@@ -42,9 +42,7 @@ class BatchPlan:
 
     def bounds(self, batch: int) -> tuple[slice, slice]:
         """Return the slices of the two shuffled sets that form this worker's part of the given batch."""
-        first, second = self._whole(batch)
-        # Workers are numbered from opposite ends in the two sets, so that small batches leave few workers without rows.
-        return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
+        return self._own_parts(*self._whole(batch))
 
     def counts(self, batch: int) -> tuple[int, int]:
         """Return the number of rows of each set in this worker's part of the given batch."""
@@ -56,6 +54,10 @@ class BatchPlan:
         first, second = self._whole(batch)
         return first.stop - first.start, second.stop - second.start
 
+    def own_rows(self, whole: tuple[int, int]) -> tuple[slice, slice]:
+        """Return the slices of a whole batch with ``whole`` rows of each set (set 0 first) that this worker has."""
+        return self._own_parts(slice(0, whole[0]), slice(whole[0], sum(whole)))
+
     def check_workers(self) -> None:
         """Raise an error if a worker would get no rows of a batch."""
         compositions = {self.whole_counts(batch): batch for batch in range(self.n_batches)} if self.workers > 1 else {}
@@ -65,6 +67,10 @@ class BatchPlan:
                     f"a batch of {sum(self.whole_counts(batch))} rows leaves some of the {self.workers} workers "
                     "without rows; raise batch_size, or start fewer workers."
                 )
+
+    def _own_parts(self, first: slice, second: slice) -> tuple[slice, slice]:
+        # Workers are numbered from opposite ends in the two sets, so that small batches leave few workers without rows.
+        return _part(first, self.worker, self.workers), _part(second, self.workers - 1 - self.worker, self.workers)
 
     def _whole(self, batch: int) -> tuple[slice, slice]:
         first, second = (

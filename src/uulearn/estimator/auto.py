@@ -27,6 +27,7 @@ from uulearn.data import Rows, TwoSets
 from uulearn.estimator.boosting import BoostingLearner, import_lightgbm
 from uulearn.estimator.learners import (
     ComparedModel,
+    ConsistencyChoice,
     FoldScores,
     Learner,
     ModelFit,
@@ -56,6 +57,8 @@ FLOPS = 5e10
 """Floating-point operations per second of one core, for estimating the training time of networks."""
 STEP_SECONDS = 2e-3
 """Time of a training step of a network in addition to its matrix products."""
+CONSISTENCY_COST = 2.5
+"""Time of a training step with consistency training, as a multiple of the time without it."""
 CELL_SECONDS = 2e-9
 """Time that boosting needs per tree and cell of the table."""
 
@@ -147,6 +150,11 @@ class AutoModel(TrainedModel):
         return dataclasses.replace(self, parts={name: part.to_cpu() for name, part in self.parts.items()})
 
     @property
+    def consistency(self) -> ConsistencyChoice | None:  # type: ignore[override]
+        """The choice of ``consistency="auto"`` for the networks."""
+        return next((part.consistency for part in self.parts.values() if part.consistency is not None), None)
+
+    @property
     def n_models(self) -> int | None:
         """Number of models in each ensemble, or None for a single model."""
         return next(iter(self.parts.values())).n_models
@@ -209,7 +217,10 @@ class AutoLearner(Learner):
         return make_learner(self._resolve(name, sizes), self.on_device)
 
     def _resolve(self, name: str, sizes: tuple[int, int]) -> ResolvedParameters:
-        return resolve({**vars(self.parameters), "model": name, "model_params": defaults.AUTO}, sizes)
+        own = {**vars(self.parameters), "model": name, "model_params": defaults.AUTO}
+        if name == defaults.BOOSTING:
+            own["consistency"] = None
+        return resolve(own, sizes)
 
     def _own_parameters(self, name: str, sizes: tuple[int, int]) -> dict[str, Any]:
         """Return the parameters that have a default for each model, as data that can be stored as JSON."""
@@ -421,6 +432,10 @@ def expected_seconds(learner: Learner, data: TwoSets, n_folds: int) -> float:
 
     Early stopping is not taken into account.
     """
+    from uulearn.estimator.consistency import ConsistencyLearner
+
+    if isinstance(learner, ConsistencyLearner):
+        return sum(expected_seconds(own, data, n_folds) for own in (learner.plain, learner.consistent))
     rows = sum(data.sizes)
     trained = rows * (n_folds - 1)  # rows of all models in one epoch
     if isinstance(learner, BoostingLearner):
@@ -429,8 +444,9 @@ def expected_seconds(learner: Learner, data: TwoSets, n_folds: int) -> float:
         return 0.0
     weights = sum(parameter.numel() for parameter in learner.build(data.row_shape, 0).parameters())
     steps = n_folds * max(1, round(rows * (n_folds - 1) / n_folds / learner.options.batch_size))
+    factor = 1.0 if learner.options.consistency is None else CONSISTENCY_COST
     # Two operations per weight for the forward pass and four for the backward pass.
-    return learner.options.epochs * (steps * STEP_SECONDS + 6 * weights * trained / FLOPS)
+    return factor * learner.options.epochs * (steps * STEP_SECONDS + 6 * weights * trained / FLOPS)
 
 
 def _blend(

@@ -22,7 +22,7 @@ from uulearn.models import ModelLike
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.loop import Callback
-from uulearn.training.options import TrainingOptions, resolve_device
+from uulearn.training.options import ConsistencyOptions, TrainingOptions, resolve_device
 from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 
 
@@ -101,6 +101,12 @@ class UUClassifier(TrainedClassifier):
         Maximum number of self-training rounds; requires an ensemble. Each round splits the rows into two purer sets by
         their out-of-fold predictions, and trains the models on these sets. The number of rounds used can be 0 and is
         chosen without labels. Self-training adds the cost of up to 2·``self_training_rounds`` + 1 more fits.
+    consistency : None, bool, "auto", ConsistencyOptions or dict
+        Consistency training of networks: the model also learns to predict, from a randomly changed copy of each row,
+        the label that an average of its weights is most confident of. True uses the default options; see
+        `uulearn.training.ConsistencyOptions`. A training step takes up to 2.5 times as long. With ``model="auto"``, it
+        applies to the networks that are compared. None and False disable it. "auto" trains the ensemble without and
+        with it, and uses it if that lowers the error, estimated without labels, by more than two standard errors.
     calibrated : bool or "auto"
         Whether to calibrate scores to log-odds on held-out rows, without labels (see `calibrate`). Probabilities are
         then valid for any loss and method. "auto" calibrates if rows are held out and the priors are known.
@@ -149,6 +155,8 @@ class UUClassifier(TrainedClassifier):
     out_of_fold_correction_ : `uulearn.metrics.out_of_fold.OutOfFoldCorrection` or None
         Adjusts estimates from ``out_of_fold_scores_``, which measure single models, to the ensemble. It is applied
         in ``out_of_fold_evaluation_`` and not saved.
+    consistency_ : `uulearn.estimator.learners.ConsistencyChoice` or None
+        Whether ``consistency="auto"`` uses consistency training, and the estimated errors without and with it.
     self_training_ : list of `uulearn.estimator.self_training.Round`, or None
         The new sets and the accuracy gain of each self-training round, and whether it improved the classifier.
     scaling_ : `uulearn.metrics.calibration.PlattScaling` or None
@@ -195,6 +203,7 @@ class UUClassifier(TrainedClassifier):
         early_stopping: bool | str = defaults.AUTO,
         patience: int | str | None = defaults.AUTO,
         self_training_rounds: int = 0,
+        consistency: ConsistencyOptions | Mapping[str, Any] | bool | str | None = None,
         calibrated: bool | str = defaults.AUTO,
         encoder: Any = defaults.AUTO,
         device: str = "auto",
@@ -218,6 +227,7 @@ class UUClassifier(TrainedClassifier):
         self.early_stopping = early_stopping
         self.patience = patience
         self.self_training_rounds = self_training_rounds
+        self.consistency = consistency
         self.calibrated = calibrated
         self.encoder = encoder
         self.device = device

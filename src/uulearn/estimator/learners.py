@@ -34,8 +34,10 @@ from uulearn.models import Ensemble, ModelLike, build_model, check_scores
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
+from uulearn.storage import read_value
 from uulearn.training import History, RunOptions, Trainer, score_rows
 from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_folds_batched
+from uulearn.training.consistency import strong_view
 from uulearn.training.loop import Callback
 from uulearn.training.options import one_thread, resolve_device
 from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
@@ -76,6 +78,35 @@ class ComparedModel:
     """Best epoch of each fold (boosting: number of trees); empty without early stopping."""
 
 
+@dataclass(frozen=True)
+class ConsistencyChoice:
+    """Whether ``consistency="auto"`` uses consistency training, and why.
+
+    >>> print(ConsistencyChoice(True, 0.14, 0.11, 0.01))
+    consistency training is used: estimated error 11.0% instead of 14.0% (difference -3.0 ± 1.0 points)
+    """
+
+    used: bool
+    risk_without: float | None = None
+    """Estimated error rate of single models on rows not used to train them."""
+    risk_with: float | None = None
+    standard_error: float | None = None
+    """Standard error of the difference between the two risks."""
+    skipped: str | None = None
+    """Reason why the two could not be compared."""
+
+    def __str__(self) -> str:
+        if self.risk_without is None or self.risk_with is None:
+            return f"consistency training is not used: {self.skipped}"
+        difference, error = 100 * (self.risk_with - self.risk_without), 100 * (self.standard_error or 0.0)
+        risks = [f"{max(0.0, risk):.1%}" for risk in (self.risk_with, self.risk_without)]
+        errors = "{} instead of {}" if self.used else "{} with and {} without it"
+        return (
+            f"consistency training is {'used' if self.used else 'not used'}: estimated error {errors.format(*risks)} "
+            f"(difference {difference:+.1f} ± {error:.1f} points)"
+        )
+
+
 class TrainedModel(abc.ABC):
     """A trained model, or several models combined into one."""
 
@@ -85,6 +116,8 @@ class TrainedModel(abc.ABC):
     """Loss that says what an uncalibrated score means, if it is not the loss of the classifier."""
     comparison: tuple[ComparedModel, ...] | None = None
     """The models that were compared, for ``model="auto"``."""
+    consistency: ConsistencyChoice | None = None
+    """The choice of ``consistency="auto"``."""
     gives_log_odds: ClassVar[bool] = False
     """Whether scores are log-odds, so that the models of an ensemble have the same scale."""
 
@@ -332,6 +365,10 @@ def make_learner(parameters: ResolvedParameters, device: str | None = None) -> L
         from uulearn.estimator.auto import AutoLearner
 
         return AutoLearner.from_parameters(parameters, device)
+    if is_auto(parameters.consistency):
+        from uulearn.estimator.consistency import ConsistencyLearner
+
+        return ConsistencyLearner.from_parameters(parameters, device)
     return NetworkLearner.from_parameters(parameters, device)
 
 
@@ -344,6 +381,7 @@ class NetworkModel(TrainedModel):
     input_scale: float = 1.0
     forced: bool = False
     """Whether to use bfloat16 even on a device without native bfloat16 multiplication."""
+    consistency: ConsistencyChoice | None = None
 
     def score(self, rows: Rows) -> Tensor:
         """Return the scores of rows, computed on the device of the module."""
@@ -386,7 +424,8 @@ class NetworkModel(TrainedModel):
                 raise ValueError(f"the state entry {name!r} is not a tensor; register it as a buffer of the model.")
         return ModelState(
             {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
-            {"n_models": self.n_models, "precision": self.precision},
+            {"n_models": self.n_models, "precision": self.precision}
+            | ({} if self.consistency is None else {"consistency": dataclasses.asdict(self.consistency)}),
         )
 
 
@@ -417,7 +456,7 @@ class NetworkLearner(Learner):
         parts = parameters.model, parameters.loss, parameters.method, training.optimizer
         named = all(isinstance(part, str) for part in parts)
         plain = training.scheduler is None and not (training.optimizer_params or {}).get("dampening")
-        shared = ("epochs", "batch_size", "lr", "l2", "early_stopping", "patience", "progress")
+        shared = ("epochs", "batch_size", "lr", "l2", "early_stopping", "patience", "progress", "consistency")
         options = RunOptions(
             **vars(training),
             **{name: getattr(parameters, name) for name in shared},
@@ -451,10 +490,12 @@ class NetworkLearner(Learner):
 
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if the module or the augmentation does not support these rows."""
-        scaled = sample * self.options.input_scale
+        scaled, options = sample * self.options.input_scale, self.options
         check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
-        if self.options.augment is not None:
-            build_augmentation(self.options.augment, scaled.to(self.options.device))
+        if options.augment is not None:
+            build_augmentation(options.augment, scaled.to(options.device), options.image_shape)
+        if options.consistency is not None:
+            strong_view(options, scaled.to(options.device))
 
     def train(self, task: ModelTask) -> ModelFit:
         """Train one module; if training is interrupted or diverges, the weights learned so far are returned."""
@@ -538,7 +579,8 @@ class NetworkLearner(Learner):
         if not all(bool(value.isfinite().all()) for value in weights.values()):
             raise ModelFormatError("the stored weights contain non-finite values; train and save the model again.")
         module.load_state_dict(weights, assign=named)
-        return self._trained(module.eval(), getattr(torch, precision))
+        choice = read_value(ConsistencyChoice | None, state.config.get("consistency"), "consistency")
+        return dataclasses.replace(self._trained(module.eval(), getattr(torch, precision)), consistency=choice)
 
     def _fold_scores(self, fits: Sequence[FoldFit]) -> list[FoldScores]:
         return [FoldScores(self._trained(fit.model, fit.dtype), fit.history, fit.scores) for fit in fits]

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from uulearn.data.augmentation import AUGMENTATIONS, is_augmentation
+from uulearn.data.augmentation import AUGMENTATIONS, ROW_AUGMENTATIONS, is_augmentation
 from uulearn.defaults import AUTO, BOOSTING, LOSS
 from uulearn.exceptions import ClosePriorsWarning
 from uulearn.models import MODELS
 from uulearn.risk import LOSSES, UURisk
-from uulearn.training.options import OPTIMIZERS, TrainingOptions
+from uulearn.training.options import OPTIMIZERS, ConsistencyOptions, TrainingOptions
 from uulearn.training.precision import PRECISIONS
 
 # Priors of the training risk if set_priors is None: with these values, the model learns to separate the sets.
@@ -49,6 +49,10 @@ def _is_finite(value: Any) -> bool:
 
 def _is_mapping(value: Any) -> bool:
     return value is None or (hasattr(value, "keys") and all(isinstance(key, str) for key in value))
+
+
+def _is_sequence(value: Any, length: int) -> bool:
+    return isinstance(value, tuple | list) and len(value) == length
 
 
 def _is_bool(value: Any) -> bool:
@@ -88,6 +92,11 @@ RULES: dict[str, Rule] = {
         _or_auto(lambda v: v is None or (_is_integer(v) and v >= 1)), "'auto', None or an integer of at least 1", 0
     ),
     "self_training_rounds": Rule(lambda v: _is_integer(v) and v >= 0, "an integer of at least 0", -1),
+    "consistency": Rule(
+        _or_auto(lambda v: isinstance(v, ConsistencyOptions) or _is_bool(v) or _is_mapping(v)),
+        "'auto', None, True, False, a uulearn.training.ConsistencyOptions or a dict of its options",
+        "strong",
+    ),
     "calibrated": Rule(_or_auto(_is_bool), "'auto', True or False", "isotonic"),
     "encoder": Rule(
         lambda v: v is None or is_auto(v) or hasattr(v, "encode_table"),
@@ -128,11 +137,51 @@ TRAINING_RULES: dict[str, Rule] = {
         f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several names joined by '+' or a function of a batch",
         "rotate",
     ),
+    "image_shape": Rule(
+        lambda v: v is None or (_is_sequence(v, 3) and all(_is_integer(size) and size >= 1 for size in v)),
+        "None or three positive integers (channels, height, width)",
+        "28x28",
+    ),
     "smoothing": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
     "checkpoint_dir": Rule(lambda v: v is None or isinstance(v, str | Path), "None or a folder", 5),
     "checkpoint_every": Rule(lambda v: _is_integer(v) and v >= 1, "an integer of at least 1", 0),
     "distributed": Rule(_or_auto(_is_bool), "'auto', True or False", "ddp"),
 }
+
+STRONG_VIEWS = (*AUGMENTATIONS, *ROW_AUGMENTATIONS)
+
+CONSISTENCY_RULES: dict[str, Rule] = {
+    "fraction": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 80),
+    "weight": Rule(lambda v: _is_finite(v) and v >= 0, "a number of at least 0", -1.0),
+    "ramp": Rule(
+        lambda v: _is_sequence(v, 2) and all(map(_is_finite, v)) and 0 <= v[0] <= v[1] <= 1,
+        "two fractions of the epochs in ascending order, such as (0.15, 0.35)",
+        0.2,
+    ),
+    "strong": Rule(
+        _or_auto(lambda v: is_augmentation(v, ROW_AUGMENTATIONS) if isinstance(v, str) else callable(v)),
+        f"'auto', one of {', '.join(map(repr, STRONG_VIEWS))}, several names joined by '+' or a function of a batch",
+        "rotate",
+    ),
+    "swap": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 0.0),
+    "noise": Rule(lambda v: _is_finite(v) and v > 0, "a number above 0", 0.0),
+}
+
+
+def read_consistency(value: Any) -> ConsistencyOptions | str | None:
+    """Return the options of consistency training for a value of the parameter ``consistency``, None or "auto".
+
+    >>> read_consistency({"weight": 0.5}), read_consistency(False)
+    (ConsistencyOptions(fraction=0.8, weight=0.5, ramp=(0.15, 0.35), strong='auto', swap=0.2, noise=0.1), None)
+    """
+    if value is None or is_auto(value) or isinstance(value, ConsistencyOptions):
+        return value  # type: ignore[no-any-return]
+    if _is_bool(value):
+        return ConsistencyOptions() if value else None
+    known = [field.name for field in dataclasses.fields(ConsistencyOptions)]
+    if unknown := sorted(value.keys() - set(known)):
+        raise ValueError(f"consistency: {unknown[0]!r} is not an option; valid options: {', '.join(known)}.")
+    return ConsistencyOptions(**value)
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -151,6 +200,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     for name, rule, value in checked:
         if not rule.allows(value):
             raise ValueError(f"{name} must be {rule.description}, got {value!r}.")
+    _check_consistency_training(read_consistency(parameters["consistency"]), parameters, options)
     priors, method, loss = (parameters[name] for name in ("set_priors", "method", "loss"))
     if priors is None and method != "biased":
         raise ValueError(
@@ -169,3 +219,29 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     if not risk.loss.trainable:
         trainable = ", ".join(repr(name) for name, known in LOSSES.items() if known.trainable)
         raise ValueError(f"loss={loss!r} has no gradient and cannot be used for training; use one of {trainable}.")
+
+
+def _check_consistency_training(
+    consistency: ConsistencyOptions | str | None, parameters: Mapping[str, Any], options: TrainingOptions
+) -> None:
+    """Raise a ValueError if an option is not valid, or if the other parameters do not allow consistency training."""
+    if consistency is None:
+        return
+    for name, rule in {} if isinstance(consistency, str) else CONSISTENCY_RULES.items():
+        if not rule.allows(value := getattr(consistency, name)):
+            raise ValueError(f"ConsistencyOptions.{name} must be {rule.description}, got {value!r}.")
+    model = parameters["model"]
+    if hasattr(model, "train_folds") or (isinstance(model, str) and model == BOOSTING):
+        name = repr(model) if isinstance(model, str) else type(model).__name__
+        raise ValueError(
+            f"consistency training needs a network, got model={name}; use model='mlp', or consistency=None."
+        )
+    if parameters["set_priors"] is None:
+        raise ValueError(
+            "consistency training needs the class priors of the sets, but set_priors is None; set consistency=None."
+        )
+    if options.ema is None:
+        raise ValueError(
+            "consistency training needs the moving average of the weights as teacher, but TrainingOptions.ema is None; "
+            "set ema=0.999, or consistency=None."
+        )

@@ -32,7 +32,7 @@ from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Evaluation
 from uulearn.metrics.calibration import PlattScaling
 from uulearn.storage import read_value
-from uulearn.training import History, TrainingOptions
+from uulearn.training import ConsistencyOptions, History, TrainingOptions
 
 if TYPE_CHECKING:
     from uulearn.estimator.classifier import UUClassifier
@@ -103,6 +103,8 @@ def _encode(value: Any) -> Any:
     name = str(getattr(value, "__qualname__", type(value).__qualname__))
     if getattr(torch.optim, name, None) is value:
         return {"torch.optim": name}
+    if isinstance(value, ConsistencyOptions):
+        return {"ConsistencyOptions": {key: _encode(item) for key, item in vars(value).items()}}
     if hasattr(value, "encode_table"):
         return {"TableEncoder": {key: _encode(item) for key, item in value.get_params(deep=False).items()}}
     if not callable(value) and not isinstance(value, Learner):
@@ -228,6 +230,8 @@ def _decode(value: Any, missing: list[str]) -> Any:
         return items if kind == "list" else tuple(items)
     if kind == "dict":
         return {key: _decode(item, missing) for key, item in content.items()}
+    if kind == "ConsistencyOptions":
+        return ConsistencyOptions(**{key: _decode(item, missing) for key, item in content.items()})
     if kind == "TableEncoder":
         from uulearn.tabular import TableEncoder
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from uulearn import defaults
 from uulearn.data.batches import BatchPlan
-from uulearn.estimator.parameters import PURE_PRIORS, is_auto
+from uulearn.estimator.parameters import PURE_PRIORS, is_auto, read_consistency
 from uulearn.models import ModelLike
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.losses import LossFunction
-from uulearn.training.options import TrainingOptions
+from uulearn.training.options import ConsistencyOptions, TrainingOptions
 
 # Parameters that may be "auto", in the order of resolution: each may depend on earlier ones.
 AUTO_PARAMETERS = (
@@ -55,6 +55,7 @@ class ResolvedParameters:
     early_stopping: bool
     patience: int | None
     self_training_rounds: int
+    consistency: ConsistencyOptions | str | None
     calibrated: bool
     encoder: Any
     device: str
@@ -74,6 +75,7 @@ def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any)
     priors = resolved["set_priors"]
     resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
     resolved["training"] = resolved["training"] or TrainingOptions()
+    resolved["consistency"] = read_consistency(resolved["consistency"])
     return ResolvedParameters(**resolved)
 
 

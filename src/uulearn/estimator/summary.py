@@ -23,6 +23,8 @@ def summarize(classifier: UUClassifier) -> str:
     compared = classifier.comparison_ or []
     if any(entry.risk is not None for entry in compared):
         lines.append(f"compared without labels: {describe_comparison(compared)}")
+    if classifier.consistency_ is not None:
+        lines.append(f"compared without labels: {classifier.consistency_}")
     lines += _validation(classifier)
     lines += _training(classifier.history_)
     used = classifier.history_.labels_used

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns, RowEncoder
 from uulearn.estimator.fitting import warn_if_suspicious
-from uulearn.estimator.learners import ComparedModel, Learner, TrainedModel
+from uulearn.estimator.learners import ComparedModel, ConsistencyChoice, Learner, TrainedModel
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
@@ -72,6 +72,11 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def comparison_(self) -> list[ComparedModel] | None:
         """The models that ``model="auto"`` compared; None for other models."""
         return None if self.trained_.comparison is None else list(self.trained_.comparison)
+
+    @property
+    def consistency_(self) -> ConsistencyChoice | None:
+        """The choice of ``consistency="auto"``; None for other values."""
+        return self.trained_.consistency
 
     def _score_loss(self) -> MarginLoss:
         """Return the loss that says what uncalibrated scores mean."""

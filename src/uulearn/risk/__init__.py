@@ -10,8 +10,10 @@ from uulearn.risk.corrections import check_correction, leaky_relu
 from uulearn.risk.criterion import UURisk
 from uulearn.risk.functional import PNRiskParts, UURiskParts, pn_risk, uu_risk
 from uulearn.risk.losses import LOSSES, MarginLoss, get_loss
+from uulearn.risk.pseudo_labeling import pseudo_labels
 
 __all__ = [
     "LOSSES", "EstimationCost", "MarginLoss", "PNRiskParts", "UUCoefficients", "UURisk", "UURiskParts", "accumulate",
-    "check_correction", "estimation_cost", "get_loss", "leaky_relu", "pn_risk", "uu_coefficients", "uu_risk",
+    "check_correction", "estimation_cost", "get_loss", "leaky_relu", "pn_risk", "pseudo_labels", "uu_coefficients",
+    "uu_risk",
 ]  # fmt: skip

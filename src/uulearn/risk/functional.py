@@ -161,7 +161,7 @@ def estimate_risk(
 ) -> UURiskParts:
     """Compute `uu_risk` from the coefficients, the loss object and the method object."""
     scores = flat_scores(scores)
-    sets, unknown = _read_sets(sets, len(scores))
+    sets, unknown = flat_sets(sets, len(scores))
     weights = row_weights(sets, coefficients, scores.dtype)
     if unknown is not None:
         weights = RowWeights(*(torch.where(unknown, torch.nan, part) for part in weights))
@@ -205,7 +205,7 @@ def flat_scores(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
-def _read_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
+def flat_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
     """Return set memberships with shape (n,), or raise a ValueError for values other than 0 and 1.
 
     Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
@@ -234,7 +234,7 @@ def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
     batches would be wrong, because the correction is not linear.
     """
     scores = flat_scores(scores)
-    sets, unknown = _read_sets(sets, len(scores))
+    sets, unknown = flat_sets(sets, len(scores))
     in0, in1 = (sets == 0).to(scores.dtype), (sets == 1).to(scores.dtype)
     if unknown is not None:
         in0 = torch.where(unknown, torch.nan, in0)

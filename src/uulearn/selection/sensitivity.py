@@ -237,6 +237,8 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
         "early_stopping": False,
     }
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
+    if is_auto(parameters["consistency"]):
+        parameters["consistency"] = None  # a single model cannot be compared
     if is_auto(parameters["model"]):
         parameters |= {"model": None, "model_params": defaults.AUTO}
     if parameters["model"] is None:

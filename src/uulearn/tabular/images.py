@@ -44,8 +44,12 @@ class ImageSchema:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one image: (channels, height, width), or (channels · height · width,) if images are flattened."""
-        shape = MODES[self.mode], self.height, self.width
-        return (math.prod(shape),) if self.flat else shape
+        return (math.prod(self.image_shape),) if self.flat else self.image_shape
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Shape of one image: (channels, height, width)."""
+        return MODES[self.mode], self.height, self.width
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as a dictionary that can be stored as JSON."""

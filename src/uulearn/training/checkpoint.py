@@ -92,6 +92,8 @@ def _write_error(path: Path, error: OSError) -> CheckpointError:
 def fingerprint(options: RunOptions, model: nn.Module, rows: str, risk: UURisk) -> dict[str, str]:
     """Return descriptions of everything that must not change when a run is resumed; ``rows`` describes both sets."""
     names = {field.name for field in dataclasses.fields(options)} - MAY_DIFFER
+    if options.consistency is not None:
+        names.add("epochs")  # the weight of the consistency loss depends on it
     described = {name: describe(getattr(options, name)) for name in sorted(names)}
     weights = [value for value in model.state_dict().values() if isinstance(value, Tensor)]
     return described | {

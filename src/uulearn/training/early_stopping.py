@@ -28,16 +28,17 @@ class BestEpoch:
     """Tracker of the best epoch so far according to a metric to minimize.
 
     An epoch is evaluated by the mean of the metric over the last ``smoothing`` epochs, because the estimate of a single
-    epoch is noisy. After ``patience`` epochs without improvement, `exhausted` is true. Epochs before ``first`` are
-    forgotten once it is reached, because their means are over few epochs.
+    epoch is noisy. After ``patience`` epochs without improvement, counted from the epoch ``patient_until`` if that is
+    later, `exhausted` is true. Epochs before ``first`` are forgotten once it is reached, because their means are over
+    few epochs.
 
     >>> best = BestEpoch(smoothing=2, patience=3)
     >>> [best.update(value) for value in (0.5, 0.1, 0.4, 0.2, 0.3)], best.epoch
     ([True, True, True, False, False], 3)
     """
 
-    def __init__(self, smoothing: int, patience: int | None, first: int = 1) -> None:
-        self.patience, self.first = patience, first
+    def __init__(self, smoothing: int, patience: int | None, first: int = 1, patient_until: int = 0) -> None:
+        self.patience, self.first, self.patient_until = patience, first, patient_until
         self.epoch: int | None = None
         self.value = math.inf
         self.seen = 0
@@ -65,7 +66,7 @@ class BestEpoch:
     @property
     def exhausted(self) -> bool:
         """Whether the last ``patience`` epochs brought no improvement."""
-        return self.patience is not None and self.seen - (self.epoch or 0) >= self.patience
+        return self.patience is not None and self.seen - max(self.epoch or 0, self.patient_until) >= self.patience
 
     @property
     def stop_reason(self) -> str:
@@ -84,7 +85,8 @@ def follow_epochs(options: RunOptions, has_held_out: bool, first: int = 1) -> Be
             "early_stopping=True requires held-out rows of both sets, but none were given; hold out some rows, or set "
             "early_stopping=False."
         )
-    return BestEpoch(options.smoothing, options.patience, first)
+    patient_until = 0 if options.consistency is None else options.consistency.ramp_end(options.epochs)
+    return BestEpoch(options.smoothing, options.patience, first, patient_until)
 
 
 class CrossedEpochs:

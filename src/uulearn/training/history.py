@@ -10,6 +10,8 @@ BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
 """Metrics that a trainer computes for every batch."""
 TRAINING_METRICS = (*BATCH_METRICS, "positive_below_zero", "negative_below_zero")
 """Metrics of an epoch, in the order expected by `make_record`."""
+CONSISTENCY_METRICS = ("consistency_loss", "pseudo_label_agreement")
+"""Further metrics of a batch in epochs in which the consistency loss has a weight above 0."""
 VALIDATION_METRICS = ("positive", "negative", "unbiased", "corrected", "zero_one")
 """Metrics on held-out rows, recorded with the prefix ``validation_``."""
 
@@ -43,6 +45,9 @@ class History:
     ``objective``                the minimized value, without L2 or weight decay
     ``zero_one``                 the unbiased risk with the zero-one loss, an estimate of the error rate
     ``…_below_zero``             fraction of batches in which the risk term was below zero
+    ``consistency_weight``       weight of the consistency loss, in epochs in which it is above zero
+    ``consistency_loss``         logistic loss of the pseudo-labels on the strong view
+    ``pseudo_label_agreement``   fraction of the pseudo-labels that equal the model's prediction on the weak view
     ``lr``                       learning rate of the first parameter group at the end of the epoch
     ``seconds``                  duration of the epoch, including evaluation
     ``validation_…``             the risk on held-out rows of both sets, if they were given

@@ -25,9 +25,17 @@ from uulearn.risk.distributed import sum_over_workers
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.checkpoint import Checkpoint, fingerprint
+from uulearn.training.consistency import ConsistencyTerm, Counts, agreement
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import EARLY_STOPPING_METRIC, CrossedEpochs, follow_epochs
-from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, History, StopReason, make_record
+from uulearn.training.history import (
+    BATCH_METRICS,
+    CONSISTENCY_METRICS,
+    VALIDATION_METRICS,
+    History,
+    StopReason,
+    make_record,
+)
 from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, few_threads, kernel_parameters
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
@@ -37,11 +45,15 @@ from uulearn.training.workers import join_workers
 
 UNBIASED = get_method("unbiased")
 OBJECTIVE = BATCH_METRICS.index("objective")
+# Metrics for which each worker knows only the part of its own rows.
+LOCAL_METRICS = [
+    BATCH_METRICS.index("zero_one"),
+    len(BATCH_METRICS) + CONSISTENCY_METRICS.index("pseudo_label_agreement"),
+]
 VALIDATION_BYTES = 64 * 2**20
 """Maximum size, in bytes, of validation rows that are copied once instead of being gathered in every epoch."""
 
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
-Counts = tuple[int, int]
 
 
 class Trainer:
@@ -126,14 +138,18 @@ class Trainer:
         # A model that declares support gets rows in the type of its matrix products, which saves two conversions.
         self.rows_dtype = self.dtype if getattr(self.model, "accepts_bfloat16_rows", False) else torch.float32
         few = data.sample(0, 2).to(self.device, self.rows_dtype) * options.input_scale
-        self.augment = None if options.augment is None else build_augmentation(options.augment, few)
+        augment, image_shape = options.augment, options.image_shape
+        self.augment = None if augment is None else build_augmentation(augment, few, image_shape)
         self.optimizer = build_optimizer(options, (p for p in self.model.parameters() if p.requires_grad))
         self.scheduler = build_scheduler(options, self.optimizer)
         self.average = MovingAverage(self.model, options.ema) if options.ema else None
+        self.consistency: ConsistencyTerm | None = None
+        if options.consistency is not None:
+            self.consistency = ConsistencyTerm(options, self.final_model, risk, self.plan, few)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
         graphed = options.graph and self.device.type == "cuda" and self.workers is None
         self._graphed = GraphedFunction(self._update_static, self.device, self._snapshot) if graphed else None
-        self._static_rows: dict[tuple[Counts, Counts], Tensor] = {}
+        self._static_rows: dict[tuple[Counts, Counts, bool], tuple[Tensor, Tensor | None]] = {}
         self._weights: dict[tuple[Counts, Counts], RowWeights] = {}
         self._validation_weights: RowWeights | None = None
         self._last_finite: list[dict[str, Any]] = []
@@ -247,15 +263,16 @@ class Trainer:
         self.model.train()
         metrics: list[Tensor] = []
         n_rows: list[int] = []
+        consistency = self.consistency if self.consistency is not None and self.consistency.start_epoch(epoch) else None
         batches = self.data.epoch(self.plan, self.options.seed, epoch, self.device, self.rows_dtype)
         for number, (x, counts) in enumerate(batches):
             whole = self.plan.whole_counts(number)
             if self.options.input_scale != 1.0:
                 x.mul_(self.options.input_scale)
+            strong = None if consistency is None else self._laid_out(consistency.strong(x, counts))
             if self.augment is not None:
                 x = self.augment(x)
-            x = x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
-            metrics.append(self.step(x, counts, whole))
+            metrics.append(self.step(self._laid_out(x), counts, whole, strong))
             n_rows.append(sum(whole))
             # Reading a value is fast on a CPU but stalls a GPU, so on a GPU the check is made at the end of the epoch.
             if self.device.type == "cpu" and not math.isfinite(metrics[-1][OBJECTIVE].item()):
@@ -273,37 +290,58 @@ class Trainer:
             self.scheduler.step(*([record.get("validation_corrected", record["objective"])] if plateau else []))
         return record
 
-    def step(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
+    def _laid_out(self, x: Tensor) -> Tensor:
+        return x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
+
+    def step(self, x: Tensor, counts: Counts, whole: Counts, strong: Tensor | None = None) -> Tensor:
         """Perform one training step, and return the `BATCH_METRICS` of the batch, shape (5,).
 
         ``counts`` is the number of rows of each set in x; ``whole`` is this number for the full batch of all workers.
+        If a ``strong`` view of the rows is given, the consistency loss is added to the objective, and the result also
+        contains the `CONSISTENCY_METRICS`.
         """
-        metrics = self._replay(x, counts, whole) if self._graphed else self._update(x, counts, whole)
+        update = self._replay if self._graphed else self._update
+        metrics = update(x, counts, whole, strong)
         if self.average is not None:
             self.average.update()
         if self.scheduler is not None and self.options.scheduler_interval == "batch":
             self.scheduler.step()
         return metrics
 
-    def _update(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
+    def _update(self, x: Tensor, counts: Counts, whole: Counts, strong: Tensor | None = None) -> Tensor:
         """Run the forward pass, compute the risk, run the backward pass, and step the optimizer."""
         metrics: list[Tensor] = []
+        consistency = None if strong is None else self.consistency
+        if consistency is not None:
+            with self._autocast():
+                targets = consistency.targets(x, counts, whole)
 
         def closure() -> Tensor:
             self.optimizer.zero_grad(set_to_none=True)
-            with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            with self._autocast():
                 scores = self._forward(x)
             weights, scores = self._batch_weights(counts, whole), flat_scores(scores)
             total = None if self.workers is None else sum_over_workers
             risk = weighted_risk(scores, weights, self.risk.loss, self.risk.method, total)
+            objective, more = risk.objective, []
+            if consistency is not None and strong is not None:
+                restore_statistics = snapshot_tensors([buffer.detach() for buffer in self.model.buffers()])
+                with self._autocast():
+                    strong_scores = self._forward(strong)
+                loss = consistency.loss(strong_scores, targets)
+                objective = objective + consistency.weight * loss
+                more = [loss.detach(), agreement(scores.detach(), targets)]
             with torch.no_grad():
                 zero_one = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased
-                metrics.append(torch.stack((risk.positive, risk.negative, risk.corrected, risk.objective, zero_one)))
-            risk.objective.backward()  # type: ignore[no-untyped-call]
+                found = (risk.positive, risk.negative, risk.corrected, objective, zero_one, *more)
+                metrics.append(torch.stack(found))
+            objective.backward()  # type: ignore[no-untyped-call]
+            if consistency is not None:
+                restore_statistics()  # after the backward pass, which does not allow changes of the buffers before
             if self.workers is not None:
                 self.workers.average_gradients(self.model.parameters())
             self._regularize()
-            return risk.objective
+            return objective
 
         if isinstance(self.optimizer, torch.optim.LBFGS):
             self.optimizer.step(closure)  # type: ignore[no-untyped-call]
@@ -312,18 +350,26 @@ class Trainer:
             self.optimizer.step()
         return metrics[0]
 
-    def _replay(self, x: Tensor, counts: Counts, whole: Counts) -> Tensor:
-        """Run `_update` as a CUDA graph on a static tensor of rows; each batch composition has its own graph."""
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+
+    def _replay(self, x: Tensor, counts: Counts, whole: Counts, strong: Tensor | None = None) -> Tensor:
+        """Run `_update` as a CUDA graph on static tensors of rows; each batch composition has its own graph."""
         assert self._graphed is not None
-        if (counts, whole) not in self._static_rows:
-            self._static_rows[counts, whole] = torch.empty_like(x)
+        key = counts, whole, strong is not None
+        if key not in self._static_rows:
+            self._static_rows[key] = torch.empty_like(x), None if strong is None else torch.empty_like(strong)
             self._batch_weights(counts, whole)  # made before the capture
-        self._static_rows[counts, whole].copy_(x)
-        metrics: Tensor = self._graphed(counts, whole)
+        static, static_strong = self._static_rows[key]
+        static.copy_(x)
+        if strong is not None and static_strong is not None:
+            static_strong.copy_(strong)
+        metrics: Tensor = self._graphed(*key)
         return metrics.clone()  # the next replay overwrites them
 
-    def _update_static(self, counts: Counts, whole: Counts) -> Tensor:
-        return self._update(self._static_rows[counts, whole], counts, whole)
+    def _update_static(self, counts: Counts, whole: Counts, has_strong: bool) -> Tensor:
+        x, strong = self._static_rows[counts, whole, has_strong]
+        return self._update(x, counts, whole, strong)
 
     def _snapshot(self) -> Callable[[], None]:
         tensors = [tensor.detach() for tensor in (*self.model.parameters(), *self.model.buffers())]
@@ -347,13 +393,19 @@ class Trainer:
     # -------------------------------------------------------------------------------------------------------- records
 
     def _record(self, epoch: int, metrics: Tensor, n_rows: Tensor) -> dict[str, Any]:
-        if self.workers is not None:  # each worker knows only the zero-one risk of its own rows
-            metrics[:, -1] = sum_over_workers(metrics[:, -1].contiguous())
+        if self.workers is not None:
+            local = [column for column in LOCAL_METRICS if column < metrics.shape[1]]
+            metrics[:, local] = sum_over_workers(metrics[:, local])
         metrics = metrics.cpu().double()
-        means = (metrics * (n_rows.double() / n_rows.sum())[:, None]).sum(0)
+        means = (metrics * (n_rows.double() / n_rows.sum())[:, None]).sum(0).tolist()
         below_zero = (metrics[:, :2] < 0).double().mean(0)
         lr = float(self.optimizer.param_groups[0]["lr"])
-        return make_record(epoch, [*means.tolist(), *below_zero.tolist()], lr)
+        n = len(BATCH_METRICS)
+        record = make_record(epoch, [*means[:n], *below_zero.tolist()], lr)
+        if self.consistency is not None and means[n:]:
+            record["consistency_weight"] = self.consistency.weight.item()
+            record |= zip(CONSISTENCY_METRICS, means[n:], strict=True)
+        return record
 
     def _evaluate(self) -> dict[str, float]:
         metrics: dict[str, float] = {}

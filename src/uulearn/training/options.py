@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,62 @@ OptimizerLike = str | Callable[..., torch.optim.Optimizer]
 SchedulerLike = Callable[[torch.optim.Optimizer], LRScheduler]
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+
+
+@dataclass(frozen=True)
+class ConsistencyOptions:
+    """Options of consistency training, passed to `uulearn.UUClassifier` as the parameter ``consistency``.
+
+    In each step, the moving average of the weights (the teacher) scores the batch, and its most confident rows get
+    `uulearn.pseudo_labels` in the proportions that the class priors determine. The model then learns to predict these
+    labels from a strong view of the same rows, in addition to minimizing the risk of the weak view, which is the
+    batch after ``TrainingOptions.augment``.
+
+    Parameters
+    ----------
+    fraction : float
+        Fraction of the rows of each set that get a pseudo-label, above 0 and at most 1.
+    weight : float
+        Weight of the consistency loss, the logistic loss of the pseudo-labels at the target prior.
+    ramp : (float, float)
+        The weight is 0 up to the first fraction of the epochs and rises linearly to ``weight`` at the second. Training
+        does not stop early before the end of the ramp.
+    strong : str or callable
+        Strong view of the rows. For images, names from `uulearn.data.augmentation.AUGMENTATIONS` joined by ``+``, or a
+        function of a batch. For rows of numbers, ``"swap"`` replaces cells by cells of other rows of the same set,
+        ``"noise"`` adds Gaussian noise, and ``"swap+noise"`` does both. "auto" is ``"swap"`` for rows of numbers. For
+        images, it repeats the weak augmentation with other random numbers, followed by ``"color"`` if there are three
+        channels, and by ``"cutout"``.
+    swap : float
+        Probability that ``"swap"`` replaces a cell.
+    noise : float
+        Standard deviation of ``"noise"``, in standard deviations of the column.
+
+    Examples
+    --------
+    >>> options = ConsistencyOptions(weight=2.0, ramp=(0.1, 0.5))
+    >>> [options.weight_at(epoch, epochs=10) for epoch in (1, 2, 4, 6, 10)]
+    [0.0, 0.0, 1.0, 2.0, 2.0]
+    """
+
+    fraction: float = defaults.PSEUDO_LABEL_FRACTION
+    weight: float = defaults.CONSISTENCY_WEIGHT
+    ramp: Sequence[float] = defaults.CONSISTENCY_RAMP
+    strong: AugmentationLike = defaults.AUTO
+    swap: float = defaults.SWAP_PROBABILITY
+    noise: float = defaults.NOISE_SCALE
+
+    def weight_at(self, epoch: int, epochs: int) -> float:
+        """Return the weight of the consistency loss in an epoch, counted from 1."""
+        start, end = self.ramp
+        done = (epoch - 1) / epochs
+        if done >= end:
+            return self.weight
+        return 0.0 if done <= start else self.weight * (done - start) / (end - start)
+
+    def ramp_end(self, epochs: int) -> int:
+        """Return the first epoch with the full weight, or the last epoch if there is none."""
+        return next((epoch for epoch in range(1, epochs) if self.weight_at(epoch, epochs) >= self.weight), epochs)
 
 
 @dataclass(frozen=True)
@@ -56,7 +112,11 @@ class TrainingOptions:
     augment : str or callable, optional
         Random augmentation of training images; validation and prediction use the original images. ``"flip"`` mirrors
         left to right (unsuitable for digits and letters), ``"shift"`` shifts by up to four pixels and pads with zeros,
-        and ``"shift+flip"`` does both. A function maps a scaled batch (n, channels, height, width) to a new batch.
+        ``"color"`` changes brightness, contrast and saturation, ``"cutout"`` hides a square, and ``"shift+flip"``
+        applies two of them. A function maps a scaled batch (n, channels, height, width) to a new batch.
+    image_shape : (int, int, int), optional
+        Channels, height and width of the images, if each row of X contains the pixels of an image as numbers, as for
+        ``model="mlp"``. Only augmentations and strong views use it.
     smoothing : int
         Number of epochs over which the validation error is averaged before epochs are compared.
     checkpoint_dir : path, optional
@@ -86,6 +146,7 @@ class TrainingOptions:
     compile: bool = False
     input_scale: float = 1.0
     augment: AugmentationLike | None = None
+    image_shape: Sequence[int] | None = None
     smoothing: int = defaults.SMOOTHING
     checkpoint_dir: str | Path | None = None
     checkpoint_every: int = defaults.CHECKPOINT_EVERY
@@ -98,7 +159,8 @@ class RunOptions(TrainingOptions):
 
     ``graph`` captures the training step as a CUDA graph, so the device does not wait for Python. The forward pass must
     not synchronize with the host, and schedulers are not supported. ``fit_seed`` is the seed from which ``seed`` is
-    derived, if any; checkpoints store it, so a fit without a fixed seed can be resumed.
+    derived, if any; checkpoints store it, so a fit without a fixed seed can be resumed. ``consistency`` enables
+    consistency training, which needs a moving average of the weights.
     """
 
     epochs: int = defaults.EPOCHS
@@ -112,6 +174,7 @@ class RunOptions(TrainingOptions):
     device: str | torch.device = "cpu"
     graph: bool = False
     progress: bool = True
+    consistency: ConsistencyOptions | None = None
 
 
 def build_optimizer(options: RunOptions, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer | CPUAdam:

@@ -12,7 +12,7 @@ from torch import Tensor
 from uulearn.data.holdout import Positions
 from uulearn.data.rows import DenseRows, JoinedRows, Rows, TwoSets
 from uulearn.risk import UURisk
-from uulearn.training.batched.runs import UNSUPPORTED, Run
+from uulearn.training.batched.runs import Run, unsupported_option
 from uulearn.training.batched.trainer import BatchedTrainer
 from uulearn.training.options import RunOptions
 from uulearn.training.out_of_fold import FoldFit, count_folds, fold_seed
@@ -25,7 +25,7 @@ MAX_RUNS = 150
 def can_be_batched(model: Any, data: TwoSets, options: RunOptions) -> bool:
     """Return whether models of this type can be trained together on these rows (False if there are several workers)."""
     named = isinstance(model, str) and model in ("linear", "mlp") and isinstance(options.optimizer, str)
-    plain = all(getattr(options, name) == neutral for name, neutral in UNSUPPORTED.items())
+    plain = unsupported_option(options) is None
     alone = join_workers(options.distributed, options.device) is None
     return named and plain and alone and all(map(_is_dense, data.rows)) and len(data.row_shape) == 1
 

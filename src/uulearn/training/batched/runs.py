@@ -20,7 +20,7 @@ from uulearn.training.options import RunOptions
 
 IndexLike = Tensor | np.ndarray | Sequence[int]
 
-UNSUPPORTED = {"augment": None, "scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
+UNSUPPORTED = {"scheduler": None, "clip_norm": None, "checkpoint_dir": None, "compile": False}
 """Options that batched training does not support, with the values that disable them."""
 
 
@@ -141,11 +141,23 @@ def initial_model(name: str, n_features: int, params: Mapping[str, Any] | None, 
     return build_model(name, (n_features,), params, seed)
 
 
+def unsupported_option(options: RunOptions) -> str | None:
+    """Return the first option that batched training does not support, or None.
+
+    Own functions of a batch are not supported, because they may mix the rows of different runs or read values from the
+    device. Named augmentations need ``image_shape``, because rows are vectors.
+    """
+    if callable(options.augment) or (options.augment is not None and options.image_shape is None):
+        return "augment"
+    if options.consistency is not None and callable(options.consistency.strong):
+        return "consistency with a function as strong view"
+    return next((name for name, neutral in UNSUPPORTED.items() if getattr(options, name) != neutral), None)
+
+
 def check_options(options: RunOptions) -> None:
     """Raise an error for options that batched training does not support."""
-    for name, neutral in UNSUPPORTED.items():
-        if getattr(options, name) != neutral:
-            raise ValueError(f"batched training does not support {name}; train these runs one by one with Trainer.")
+    if (name := unsupported_option(options)) is not None:
+        raise ValueError(f"batched training does not support {name}; train these runs one by one with Trainer.")
     if not isinstance(options.optimizer, str):
         kind = getattr(options.optimizer, "__name__", type(options.optimizer).__name__)
         raise ValueError(f"batched training requires optimizer='adam', 'adamw' or 'sgd', got {kind}.")

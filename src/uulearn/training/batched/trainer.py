@@ -16,13 +16,23 @@ from uulearn import defaults
 from uulearn.data.batches import BatchPlan
 from uulearn.models import Linear
 from uulearn.risk.losses import LossFunction, get_loss
+from uulearn.training.batched.consistency import BatchedViews
 from uulearn.training.batched.network import BatchedNetwork
 from uulearn.training.batched.optimizer import BatchedOptimizer
 from uulearn.training.batched.risk import BatchedRisk, BatchedRiskParts
 from uulearn.training.batched.runs import Groups, Run, check_options, check_runs, initial_model
+from uulearn.training.consistency import agreement, pseudo_label_loss
 from uulearn.training.cuda_graphs import GraphedFunction, snapshot_tensors
 from uulearn.training.early_stopping import BestWeights, CrossedEpochs, Weights, follow_epochs
-from uulearn.training.history import TRAINING_METRICS, VALIDATION_METRICS, History, StopReason, make_record
+from uulearn.training.history import (
+    BATCH_METRICS,
+    CONSISTENCY_METRICS,
+    TRAINING_METRICS,
+    VALIDATION_METRICS,
+    History,
+    StopReason,
+    make_record,
+)
 from uulearn.training.options import RunOptions, few_threads
 from uulearn.training.precision import resolve_precision
 from uulearn.training.progress import ProgressBar
@@ -57,7 +67,8 @@ class BatchedTrainer:
     loss : str or callable
         Loss of all runs; see `uulearn.UURisk`.
     options : RunOptions
-        All other settings. Augmentation, schedulers, clipping, checkpoints and custom optimizers are not supported.
+        All other settings. Schedulers, clipping, checkpoints, custom optimizers, and own functions for augmentation or
+        strong views are not supported. Runs that share rows and seed also share the random numbers of augmentation.
     test : (rows, tensor of 0 and 1), optional
         Labeled rows. The accuracy and the supervised risk of each run are recorded but do not affect training.
     callback : callable, optional
@@ -119,7 +130,9 @@ class BatchedTrainer:
         self.test = None if test is None else self._labeled(*test)
         self.held_out = self._gather_held_out()
         self.alive = torch.ones(len(runs), dtype=torch.bool, device=self.device)
-        self.totals = torch.zeros(len(TRAINING_METRICS), len(runs), device=self.device)
+        self.views = BatchedViews(self.runs, self.options, self._convert(table[:2].to(self.device)))
+        n_metrics = len(TRAINING_METRICS) + (0 if self.options.consistency is None else len(CONSISTENCY_METRICS))
+        self.totals = torch.zeros(n_metrics, len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
         stops_early = follow_epochs(self.options, self.held_out is not None) is not None
         self.best_weights = (
@@ -228,11 +241,12 @@ class BatchedTrainer:
                     started = time.perf_counter()
                     self._load(shuffles.popleft().result())
                     shuffles.append(pool.submit(self._shuffle, epoch + EPOCHS_AHEAD))
+                    consistent = self.views.start_epoch(epoch)
                     for batch in range(self.plan.n_batches):
-                        self._step(self.plan.counts(batch))
+                        self._step(self.plan.counts(batch), consistent)
                     evaluate = self._evaluation if self.test or self.held_out else self._evaluate
                     metrics, scores = evaluate()
-                    records = self._record(epoch, metrics, started)
+                    records = self._record(epoch, metrics, started, consistent)
                     if self.crossed is not None:
                         running = [history.stop_reason is None for history in self.histories]
                         self.crossed.update(scores.float().cpu(), running)
@@ -259,30 +273,50 @@ class BatchedTrainer:
             self._order[counts].copy_(order[:, places].transpose(0, 1))
         self.totals.zero_()
 
-    def _one_step(self, counts: tuple[int, int]) -> None:
-        """Gather the rows of a batch, compute the gradient and update the weights; add the metrics to ``totals``."""
+    def _one_step(self, counts: tuple[int, int], consistent: bool = False) -> None:
+        """Gather the rows of a batch, compute the gradient and update the weights; add the metrics to ``totals``.
+
+        If ``consistent`` is true, the consistency loss is added to the objective.
+        """
         with torch.no_grad():
             index = self._order[counts].index_select(0, self._next[counts].view(1))[0]
             self._next[counts].add_(1).remainder_(len(self._order[counts]))
             x = self._convert(self.table[index])
+            rows = x[..., : self.n_features]  # without padding
+            strong = self.network.pad_rows(self.views.strong(rows, counts)) if consistent else x
+            x = x if self.views.augment is None else self.network.pad_rows(self.views.weak(rows))
+            if consistent:
+                targets = self.views.targets(self.network.evaluation_scores(*self._final, x), counts)
         leaves = {name: value.detach().requires_grad_() for name, value in self.network.narrowed().items()}
         with torch.enable_grad():
             scores, statistics = self.network.training_scores(leaves, x)
-            risk = self.risks.risk(scores, self.risks.weights(counts))
+            risk, more = self.risks.risk(scores, self.risks.weights(counts)), []
+            if consistent:
+                strong_scores, _ = self.network.training_scores(leaves, strong)  # statistics of the weak view are used
+                loss = pseudo_label_loss(strong_scores, targets)
+                assert self.views.schedule is not None
+                risk = risk._replace(objective=risk.objective + self.views.schedule.weight * loss)
+                more = [loss.detach(), agreement(scores.detach(), targets)]
             gradients = torch.autograd.grad(risk.objective.sum(), list(leaves.values()))
         with torch.no_grad():
             parts = BatchedRiskParts(*(part.detach() for part in risk))
-            self._finish(dict(zip(leaves, gradients, strict=True)), statistics, parts, sum(counts))
+            self._finish(dict(zip(leaves, gradients, strict=True)), statistics, parts, more, sum(counts))
 
     def _finish(
-        self, gradients: dict[str, Tensor], statistics: dict[str, Tensor], risk: BatchedRiskParts, n_rows: int
+        self,
+        gradients: dict[str, Tensor],
+        statistics: dict[str, Tensor],
+        risk: BatchedRiskParts,
+        more: list[Tensor],
+        n_rows: int,
     ) -> None:
         self.alive &= risk.objective.isfinite() & risk.positive.isfinite() & risk.negative.isfinite()
         self.optimizer.update(gradients, self.alive)
         self.network.update_statistics(self.network.buffers, statistics, n_rows, self.alive)
         self._update_average()
         below = [(risk.positive < 0).float(), (risk.negative < 0).float()]
-        self.totals += torch.stack([*(part * n_rows for part in risk), *below])
+        found = torch.stack([*(part * n_rows for part in risk), *below, *(part * n_rows for part in more)])
+        self.totals[: len(found)] += found
 
     def _convert(self, rows: Tensor) -> Tensor:
         scale = self.options.input_scale
@@ -327,17 +361,21 @@ class BatchedTrainer:
         n = max(1, rows.shape[dim])
         return torch.split(rows, -(-n // -(-n // largest)), dim)
 
-    def _record(self, epoch: int, evaluated: Tensor, started: float) -> list[dict[str, Any]]:
+    def _record(self, epoch: int, evaluated: Tensor, started: float, consistent: bool) -> list[dict[str, Any]]:
         totals, metrics, alive = self.totals.cpu().double(), evaluated.cpu().double(), self.alive.tolist()
         rates = (self.optimizer.lr / (1 + self.optimizer.lr_decay * self.optimizer.step)).tolist()
-        totals[:5] /= sum(self.plan.sizes)
-        totals[5:] /= self.plan.n_batches
+        n, n_counted = len(BATCH_METRICS), len(TRAINING_METRICS)
+        totals[[*range(n), *range(n_counted, len(totals))]] /= sum(self.plan.sizes)
+        totals[n:n_counted] /= self.plan.n_batches
         seconds = time.perf_counter() - started
         names = ["test_accuracy", "test_risk"] if self.test else []
         names += [f"validation_{name}" for name in VALIDATION_METRICS] if self.held_out else []
         records = []
         for place, history in enumerate(self.histories):
-            record = make_record(epoch, totals[:, place].tolist(), rates[place])
+            record = make_record(epoch, totals[:n_counted, place].tolist(), rates[place])
+            if consistent and self.views.schedule is not None:
+                record["consistency_weight"] = self.views.schedule.weight.item()
+                record |= zip(CONSISTENCY_METRICS, totals[n_counted:, place].tolist(), strict=True)
             record |= {**dict(zip(names, metrics[:, place].tolist(), strict=True)), "seconds": seconds}
             records.append(record)
             if history.stop_reason is None and alive[place]:
