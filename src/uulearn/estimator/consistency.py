@@ -47,7 +47,7 @@ class ConsistencyLearner(Learner):
     """Learner that trains a network without and with consistency training, and returns one of them."""
 
     kind: ClassVar[str] = NetworkLearner.kind
-    n_candidates: ClassVar[int] = 2  # type: ignore[misc]
+    n_candidates: ClassVar[int] = 2
 
     plain: NetworkLearner
     consistent: NetworkLearner
