@@ -38,6 +38,8 @@ from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics.calibration import calibrate_out_of_fold
 from uulearn.training.options import ConsistencyOptions
+from uulearn.training.out_of_fold import count_folds
+from uulearn.training.progress import StageStarted, start_stage
 
 WITHOUT, WITH = "without", "with"
 
@@ -47,7 +49,6 @@ class ConsistencyLearner(Learner):
     """Learner that trains a network without and with consistency training, and returns one of them."""
 
     kind: ClassVar[str] = NetworkLearner.kind
-    n_candidates: ClassVar[int] = 2
 
     plain: NetworkLearner
     consistent: NetworkLearner
@@ -74,9 +75,14 @@ class ConsistencyLearner(Learner):
         data, folds = task.in_folds()
         if chosen is not None:
             raise ValueError("consistency='auto' compares models on all folds; set it to True or False for a search.")
+        stages = {
+            name: StageStarted(f"training {name} consistency", count_folds(folds), "fold") for name in (WITHOUT, WITH)
+        }
+        start_stage(stages[WITHOUT])
         plain = self.plain.train_folds(dataclasses.replace(task, path=(*task.path, WITHOUT)))
         joined, sets = np.concatenate(folds), np.repeat([0, 1], data.sizes)
         trained, decisions = {WITHOUT: plain}, dict[str, Decisions]()
+        start_stage(stages[WITH])
         try:
             trained[WITH] = self.consistent.train_folds(dataclasses.replace(task, path=(*task.path, WITH)))
             scores = {name: torch.cat(merge_folds(parts, folds).scores).numpy() for name, parts in trained.items()}
