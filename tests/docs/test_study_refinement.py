@@ -278,7 +278,7 @@ def test_configuration_stores_every_setting():
     given = sensitivity.planned(["mnist"])[0]["parameters"].keys()
     ignored = {"set_priors", "target_prior", "slope", "input_scale", "device", "progress", "random_state", "compile",
                "checkpoint_dir", "checkpoint_every", "optimizer_params", "scheduler", "scheduler_interval", "augment",
-               "smoothing", "distributed", "encoder"}  # fmt: skip
+               "smoothing", "distributed", "encoder", "consistency", "image_shape"}  # fmt: skip
     known = UUClassifier((0.8, 0.2)).get_params(deep=False).keys() - {"training"} | set(TRAINING_NAMES)
     assert given | ignored == known
 
