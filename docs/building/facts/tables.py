@@ -51,7 +51,8 @@ def facts() -> dict[str, str]:
         "auto-seeds": f"{len({cell['auto']['configuration']['seed'] for cell in both})}",
         "auto-cells": f"{len(behind)}",
         "auto-behind": signed(statistics.fmean(change for _, change, _ in behind)),
-        "auto-noise": f"{sum(change >= -2 * error for _, change, error in behind)}",
+        "auto-repeated": f"{sum(error is not None for _, _, error in behind)}",
+        "auto-noise": f"{sum(error is not None and change >= -2 * error for _, change, error in behind)}",
         "auto-two-points": f"{sum(change >= -2 for _, change, _ in behind)}",
         "auto-far": f"{sum(change < -2 for draw, change, _ in behind if draw != '0.6,0.4')}",
         **_speed(),
@@ -59,11 +60,12 @@ def facts() -> dict[str, str]:
     }
 
 
-def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, float, float]]:
+def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, float, float | None]]:
     """Return the draw, the accuracy of `auto` minus that of the better single model, and its standard error, by cell.
 
     A cell is a table, a draw and a number of rows. The better model is the one with the higher mean over the seeds. The
-    standard deviation over the seeds is pooled over all tables with the same draw and number of rows.
+    standard deviation over the seeds is pooled over all tables with the same draw and number of rows; there is no
+    standard error for a cell with one seed.
     """
     cells: dict[tuple[Any, ...], list[Mapping[str, Record]]] = defaultdict(list)
     for fit in fits:
@@ -81,7 +83,7 @@ def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, float, floa
         (
             cell[0],
             statistics.fmean(values),
-            math.sqrt(statistics.fmean(spread[_size_group(cell)] or [0.0]) / len(values)),
+            math.sqrt(statistics.fmean(spread[_size_group(cell)]) / len(values)) if len(values) > 1 else None,
         )
         for cell, values in changes.items()
     ]
