@@ -104,7 +104,7 @@ class UUClassifier(TrainedClassifier):
     consistency : None, bool, "auto", ConsistencyOptions or dict
         Consistency training of networks: the model also learns to predict, from a randomly changed copy of each row,
         the label that an average of its weights is most confident of. True uses the default options; see
-        `uulearn.training.ConsistencyOptions`. A training step takes two to three times as long. With ``model="auto"``, it
+        `uulearn.training.ConsistencyOptions`. A step takes two to three times as long. With ``model="auto"``, it
         applies to the networks that are compared. None and False disable it. "auto" trains the ensemble without and
         with it, and uses it if that lowers the error, estimated without labels, by more than two standard errors.
     calibrated : bool or "auto"
