@@ -1,11 +1,12 @@
 """Compare the speed of batched training and of ResNet-32 on one CUDA device with its arithmetic and memory limits.
 
-usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution,contenders] [--out FILE]
+usage: python benchmarks/gpu.py [--epochs 200] [--only stack,convolution,contenders,consistency] [--out FILE]
 
 Each part prints its results and stores them as JSON, with versions, device and configuration: the seconds from the
 start to the last epoch (including building, compiling and capturing), the seconds per epoch after warm-up, and the
 roofline: floating-point operations and bytes of one step, the limits measured in the same run (a large copy, a large
-bfloat16 product), the minimum time that each limit allows, and the fraction of the limit that is reached.
+bfloat16 product), the minimum time that each limit allows, and the fraction of the limit that is reached. The part
+``consistency`` compares epochs with and without consistency training, with the same augmentation.
 
 Real data are used if the data folder (``UULEARN_DATA``) contains them, otherwise random pixels of the same shapes.
 """
@@ -33,7 +34,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.datasets import load_task, make_sets
 from uulearn.models import ResNet32
 from uulearn.models.convolutional import PackedConv2d
-from uulearn.training import RunOptions, Trainer
+from uulearn.training import ConsistencyOptions, RunOptions, Trainer
 from uulearn.training.batched import BatchedTrainer, Run
 
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
@@ -49,6 +50,7 @@ DENSE: dict[str, dict[str, Any]] = {
     "mlp": {"lr": 5e-5, "l2": 5e-3, "params": {"momentum": 0.01}, "bar": 60.0},
 }
 IMAGES_BAR = 150_000
+CONSISTENCY_BAR = 2.5
 
 
 def fastest_convolutions(trainer: Trainer) -> AbstractContextManager[None]:
@@ -275,6 +277,41 @@ def contenders_part(top: dict[str, float]) -> Section:
     return Section({"model": "resnet32", "batch_size": BATCH}, {"seconds_a_step": steps, **rates})
 
 
+def consistency_part() -> Section:
+    """Compare the time of an epoch with and without consistency training, for five MLPs and for ResNet-32."""
+    always = ConsistencyOptions(ramp=(0, 0))
+    common: dict[str, Any] = {
+        "batch_size": BATCH,
+        "device": "cuda",
+        "input_scale": 1 / 255,
+        "progress": False,
+        "epochs": 8,
+    }
+    results: dict[str, Any] = {}
+    X, y, *_ = dense_data()
+    drawn = make_sets(y[:, None], y, (0.6, 0.4), SIZES, random_state=0).indices
+    rows = torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])
+    for name, consistency in (("mlp", None), ("mlp_consistency", always)):
+        options = RunOptions(augment="shift:1", image_shape=(1, 28, 28), consistency=consistency, **common)
+        runs = [Run(rows, (0.6, 0.4), 0.5, seed=seed) for seed in range(5)]
+        histories = BatchedTrainer(torch.from_numpy(X), runs, options=options).run()
+        results[f"{name}_seconds_an_epoch"] = statistics.median(histories[0].column("seconds")[2:])
+    images, labels, *_ = image_data()
+    drawn = make_sets(labels[:, None], labels, (0.6, 0.4), SIZES, random_state=0).indices
+    table = DenseRows(torch.from_numpy(images))
+    data = TwoSets((table, table), (torch.from_numpy(drawn[0]), torch.from_numpy(drawn[1])))
+    for name, consistency in (("resnet32", None), ("resnet32_consistency", always)):
+        torch._dynamo.reset()
+        options = RunOptions(augment="shift+flip", compile=True, graph=True, consistency=consistency, **common)
+        history = Trainer(ResNet32(), data, UURisk((0.6, 0.4), 0.6), options).run()
+        results[f"{name}_seconds_an_epoch"] = statistics.median(history.column("seconds")[2:])
+    bars = []
+    for model in ("mlp", "resnet32"):
+        ratio = results[f"{model}_consistency_seconds_an_epoch"] / results[f"{model}_seconds_an_epoch"]
+        bars.append(Bar(f"{model}, epoch with / without consistency training", ratio, CONSISTENCY_BAR, at_least=False))
+    return Section({"sizes": SIZES, "batch_size": BATCH, "mlp_runs": 5}, results, bars)
+
+
 def image_data() -> tuple[Any, Any, Any, Any]:
     """Return CIFAR-10, or random pixels."""
     try:
@@ -290,7 +327,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=200, help="of batched training; convolutions run a tenth")
-    parser.add_argument("--only", default="stack,convolution,contenders")
+    parser.add_argument("--only", default="stack,convolution,contenders,consistency")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
     asked = parser.parse_args()
     if not torch.cuda.is_available():
@@ -306,6 +343,8 @@ def main() -> None:
         parts["resnet32"] = functools.partial(convolution_part, max(4, asked.epochs // 10), top)
     if "contenders" in asked.only:
         parts["resnet32-contenders"] = functools.partial(contenders_part, top)
+    if "consistency" in asked.only:
+        parts["consistency"] = consistency_part
     for name, measure in parts.items():
         torch.cuda.reset_peak_memory_stats()
         section = measure()

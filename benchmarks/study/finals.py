@@ -1,9 +1,9 @@
 """Evaluate the defaults of `UUClassifier` in the twelve cells of Table 3, with seeds that were not used to choose them.
 
-The models are the paper's deep models (the MLP, and ResNet-32 on CIFAR-10), on sets of 30,000 rows. ``default`` sets
-only the priors, the model and the scale of pixels. ``supervised`` is the same estimator trained on the same rows with
-their true labels (two sets with class priors 1 and 0), an upper limit. ``--fit`` adds other fits with changed
-parameters. Labels of test rows are used only to measure accuracy and calibration. Finished fits are stored in
+The models are the paper's deep models (the MLP, and ResNet-32 on CIFAR-10), on sets of 30,000 rows (``--rows``).
+``default`` sets only the priors, the model and the scale of pixels. ``supervised`` is the same estimator trained on the
+same rows with their true labels (two sets with class priors 1 and 0), an upper limit. ``--fit`` adds other fits with
+changed parameters. Labels of test rows are used only to measure accuracy and calibration. Finished fits are stored in
 ``results/study`` and are not repeated.
 
     python benchmarks/study/finals.py [--dataset mnist …] [--fit 'refined={"self_training_rounds": 3}' …] [--quick]
@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--rows", type=int, default=30_000, help="rows of each set")
     parser.add_argument("--curves", action="store_true", help="also record the test accuracy of every epoch")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
@@ -143,7 +144,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sets, only to check that the script runs")
     arguments = parser.parse_args()
     store, started, slowest = RunStore(arguments.out), time.monotonic(), 0.0
-    sizes = [300, 300] if arguments.quick else [30_000, 30_000]
+    sizes = 2 * [300 if arguments.quick else arguments.rows]
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     for dataset in arguments.dataset or MODELS:
         wanted = runs(dataset, read_fits(arguments.fit), seeds, sizes)

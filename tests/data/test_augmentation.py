@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.ndimage import map_coordinates
 from sklearn.base import clone
 from torch import nn
 
@@ -17,6 +18,7 @@ from uulearn.data import DenseRows, TwoSets
 from uulearn.data.augmentation import (
     AUGMENTATIONS,
     add_noise,
+    affine,
     build_augmentation,
     build_strong_view,
     color,
@@ -245,7 +247,7 @@ def test_rejects_rows_of_another_shape(call, said):
         call()
 
 
-@pytest.mark.parametrize("name", ["flip", "shift", "shift+flip", "color", "cutout"])
+@pytest.mark.parametrize("name", ["flip", "shift", "shift+flip", "color", "cutout", "affine:0.2"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_preserves_type_shape_and_memory_format(name, dtype):
     x = images(7, (3, 5, 6)).to(dtype)
@@ -257,7 +259,7 @@ def test_preserves_type_shape_and_memory_format(name, dtype):
         plain = get_augmentation(name)(x)
         torch.manual_seed(5)
         again = get_augmentation(name)(x.contiguous(memory_format=memory_format))
-        if name == "color":  # the sum over the pixels is rounded
+        if name in ("color", "affine:0.2"):  # sums over pixels are rounded
             torch.testing.assert_close(again, plain)
         else:
             assert torch.equal(again, plain)
@@ -269,6 +271,33 @@ def test_values_are_copied_exactly():
     x = values.reshape(1, 1, 1, 6).expand(300, 1, 1, 6)
     bits = {*values.view(torch.int32).tolist(), 0}
     assert set(get_augmentation("shift+flip")(x).contiguous().view(torch.int32).unique().tolist()) == bits
+
+
+def test_affine_equals_interpolation_by_scipy():
+    """Each image is sampled at the positions that the random matrix assigns to its pixels."""
+    x = images(6, (2, 9, 7)).double()
+    torch.manual_seed(3)
+    found = affine(x, 0.3)
+    torch.manual_seed(3)
+    matrices = torch.eye(2) + 0.3 * (2 * torch.rand(6, 2, 2) - 1)
+    height, width = np.meshgrid(np.arange(9), np.arange(7), indexing="ij")
+    across, down = (2 * width + 1) / 7 - 1, (2 * height + 1) / 9 - 1  # pixel centers in [-1, 1]
+    for image, own, matrix in zip(x.numpy(), found.numpy(), matrices.numpy(), strict=True):
+        right, below = (row[0] * across + row[1] * down for row in matrix)
+        positions = [((below + 1) * 9 - 1) / 2, ((right + 1) * 7 - 1) / 2]
+        for channel, expected in zip(own, image, strict=True):
+            sampled = map_coordinates(expected, positions, order=1, mode="grid-constant")
+            np.testing.assert_allclose(channel, sampled, rtol=1e-5, atol=1e-3)
+
+
+def test_strength_after_the_name_is_used():
+    x = images(40, (1, 8, 8))
+    for name, expected in [("shift:2", lambda: shift(x, 2)), ("cutout:0.25", lambda: cutout(x, 0.25)),
+                           ("color:0.1", lambda: color(x, 0.1)), ("affine:0.3", lambda: affine(x, 0.3))]:  # fmt: skip
+        torch.manual_seed(1)
+        found = get_augmentation(name)(x)
+        torch.manual_seed(1)
+        assert torch.equal(found, expected()), name
 
 
 @pytest.mark.parametrize("pixels", [-1, 1.5, True, "2"])
@@ -292,11 +321,27 @@ def test_joined_names_are_applied_left_to_right():
         assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("name", ["rotate", "", "flip+", "+shift", "flip shift", "shift+rotate", 3])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rotate",
+        "",
+        "flip+",
+        "+shift",
+        "flip shift",
+        "shift+rotate",
+        "flip:1",
+        "shift:",
+        "shift:0.5",
+        "cutout:1",
+        "color:x",
+        3,
+    ],
+)
 def test_rejects_unknown_names(name):
     with pytest.raises(
         ValueError,
-        match=r"^augment must be one of 'flip', 'shift', 'color', 'cutout', several names joined by '\+', or .*\.$",
+        match=r"^augment must be one of 'flip', 'shift', 'affine', 'color', 'cutout', optionally with .* such as .*\.$",
     ):
         get_augmentation(name)
 

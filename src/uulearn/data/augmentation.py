@@ -1,5 +1,8 @@
 """Random augmentation of training rows by a named or custom function; each row is augmented independently.
 
+A name may be followed by the strength of the augmentation: ``"shift:2"`` shifts by up to two pixels. Several names are
+joined by ``+`` and applied from left to right.
+
 Random numbers come from torch's generators. Checkpoints store the state of the generators, so runs can be resumed.
 """
 
@@ -25,6 +28,8 @@ CUTOUT_SIDE = 0.5
 """Default side of the square that `cutout` hides, as a fraction of the shorter side of the image."""
 COLOR_STRENGTH = 0.4
 """Default maximum relative change of brightness, contrast and saturation."""
+AFFINE_STRENGTH = 0.15
+"""Default maximum entry of the random matrix of `affine`; 0.15 includes rotations by up to 8.6 degrees."""
 
 
 def flip(x: Tensor) -> Tensor:
@@ -86,6 +91,23 @@ def color(x: Tensor, strength: float = COLOR_STRENGTH) -> Tensor:
     return x if x.shape[1] == 1 else torch.lerp(x.mean(1, keepdim=True), x, saturation)
 
 
+def affine(x: Tensor, strength: float = AFFINE_STRENGTH) -> Tensor:
+    """Rotate, shear and stretch each image around its center by a random matrix, and pad with zeros.
+
+    The matrix is the identity plus independent entries from ± ``strength``.
+
+    >>> x = torch.zeros(200, 1, 9, 9)
+    >>> x[:, :, 4, 4], x[:, :, 0, 4] = 1.0, 1.0
+    >>> out = affine(x, 0.2)
+    >>> bool((out[:, 0, 4, 4] == 1).all()), len(out[:, 0, 0].unique(dim=0))
+    (True, 200)
+    """
+    noise = strength * (2 * torch.rand((len(x), 2, 2), device=x.device) - 1)
+    matrices = F.pad(torch.eye(2, device=x.device) + noise, (0, 1))
+    grid = F.affine_grid(matrices, list(x.shape), align_corners=False)
+    return torch.empty_like(x).copy_(F.grid_sample(x.float(), grid, align_corners=False))  # same type and layout
+
+
 def swap_cells(x: Tensor, sets: Tensor, probability: float = defaults.SWAP_PROBABILITY) -> Tensor:
     """Replace each cell, with this probability, by the same cell of another random row of the same set.
 
@@ -122,7 +144,16 @@ def add_noise(x: Tensor, scale: float = defaults.NOISE_SCALE) -> Tensor:
     return x + scale * x.std(0, correction=0) * torch.randn_like(x)
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "shift": shift, "color": color, "cutout": cutout}
+AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
+    "flip": flip, "shift": shift, "affine": affine, "color": color, "cutout": cutout,
+}  # fmt: skip
+STRENGTHS: dict[str, Callable[[float], bool]] = {
+    "shift": lambda value: value >= 1 and value.is_integer(),
+    "affine": lambda value: 0 < value < 0.5,
+    "color": lambda value: 0 < value < 1,
+    "cutout": lambda value: 0 < value < 1,
+}
+"""Whether a strength is allowed after the name of an augmentation: the pixels of a shift, otherwise a fraction."""
 STRONG = "strong"
 """Name of the parameter for the strong view of consistency training."""
 ROW_AUGMENTATIONS = ("swap", "noise")
@@ -132,16 +163,31 @@ ROW_AUGMENTATIONS = ("swap", "noise")
 def is_augmentation(name: str, others: Sequence[str] = ()) -> bool:
     """Return whether this is a name in `AUGMENTATIONS` or ``others``, or several of these names joined by ``+``.
 
-    >>> is_augmentation("shift+flip"), is_augmentation("blur")
-    (True, False)
+    >>> [is_augmentation(name) for name in ("shift:2+flip", "blur", "shift:0.5", "flip:1")]
+    [True, False, False, False]
     """
-    return all(part in AUGMENTATIONS or part in others for part in name.split("+"))
+    return all(part in others or _parse(part) is not None for part in name.split("+"))
+
+
+def _parse(part: str) -> Augmentation | None:
+    """Return the augmentation for a name with an optional strength, or None if one of them is not valid."""
+    name, colon, text = part.partition(":")
+    augmentation = AUGMENTATIONS.get(name)
+    if augmentation is None or not colon:
+        return augmentation
+    try:
+        strength = float(text)
+    except ValueError:
+        return None
+    if name not in STRENGTHS or not STRENGTHS[name](strength):
+        return None
+    return lambda x: augmentation(x, int(strength) if name == "shift" else strength)
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
     """Return the augmentation function for a name, or for several names joined by ``+`` (applied left to right).
 
-    >>> get_augmentation("shift+flip")(torch.zeros(2, 1, 8, 8)).shape
+    >>> get_augmentation("shift:2+flip")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])
     """
     if callable(augment):
@@ -149,9 +195,10 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     if not isinstance(augment, str) or not is_augmentation(augment):
         names = ", ".join(map(repr, AUGMENTATIONS))
         raise ValueError(
-            f"augment must be one of {names}, several names joined by '+', or a function of a batch, got {augment!r}."
+            f"augment must be one of {names}, optionally with a strength such as 'shift:2', several of them joined by "
+            f"'+', or a function of a batch, got {augment!r}."
         )
-    chosen = [AUGMENTATIONS[name] for name in augment.split("+")]
+    chosen = [own for part in augment.split("+") if (own := _parse(part)) is not None]
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 

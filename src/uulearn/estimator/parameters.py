@@ -134,7 +134,8 @@ TRAINING_RULES: dict[str, Rule] = {
     "input_scale": Rule(lambda v: _is_finite(v) and v != 0, "a finite number other than 0", 0.0),
     "augment": Rule(
         lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
-        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, several names joined by '+' or a function of a batch",
+        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, optionally with a strength such as 'shift:2', several of "
+        "them joined by '+' or a function of a batch",
         "rotate",
     ),
     "image_shape": Rule(
@@ -160,7 +161,8 @@ CONSISTENCY_RULES: dict[str, Rule] = {
     ),
     "strong": Rule(
         _or_auto(lambda v: is_augmentation(v, ROW_AUGMENTATIONS) if isinstance(v, str) else callable(v)),
-        f"'auto', one of {', '.join(map(repr, STRONG_VIEWS))}, several names joined by '+' or a function of a batch",
+        f"'auto', one of {', '.join(map(repr, STRONG_VIEWS))}, optionally with a strength such as 'cutout:0.3', "
+        "several of them joined by '+' or a function of a batch",
         "rotate",
     ),
     "swap": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 0.0),
