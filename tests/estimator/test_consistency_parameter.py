@@ -18,6 +18,7 @@ from uulearn.estimator.learners import (
     ModelTask,
     NetworkLearner,
     NetworkModel,
+    make_learner,
 )
 from uulearn.estimator.resolving import resolve
 from uulearn.exceptions import ModelFormatError
@@ -227,6 +228,30 @@ def test_score_of_a_row_comes_from_the_network_that_other_rows_chose(monkeypatch
         sign = -1 if fold == 1 else 1  # the other network ranks the rows in the opposite order
         torch.testing.assert_close(part.scores[0], sign * torch.linspace(-1, 1, 10) * 5 * (fold + 1))
         assert part.model.consistency.used
+
+
+@pytest.mark.parametrize(
+    ("changes", "plain", "consistent"),
+    [
+        ({}, (0.005, 20), (0.0005, None)),
+        ({"l2": 0.1, "patience": 7}, (0.1, 7), (0.1, 7)),
+        ({"loss": "logistic"}, (0.0, 20), (0.0, None)),
+    ],
+)
+def test_consistency_training_has_its_own_l2_and_patience(changes, plain, consistent):
+    found = {}
+    for value in (None, True, "auto", {"compare": True, "fraction": 0.7}):
+        parameters = resolve(
+            UUClassifier((0.8, 0.2), consistency=value, **changes).get_params(deep=False), (30_000,) * 2
+        )
+        learner = make_learner(parameters)
+        learners = [learner.plain, learner.consistent] if isinstance(learner, ConsistencyLearner) else [learner]
+        found[str(value)] = [(own.options.l2, own.options.patience) for own in learners]
+    assert found["None"] == [plain]
+    assert found["True"] == [consistent]
+    assert found["auto"] == [plain, consistent]
+    assert learner.consistent.options.consistency == ConsistencyOptions(fraction=0.7)
+    assert learner.plain.options.consistency is None
 
 
 @pytest.mark.parametrize("n_estimators", [1, "auto"])

@@ -13,7 +13,7 @@ from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, Sens
 from uulearn.app.formatting import sentence
 from uulearn.app.training import EvaluationRows
 from uulearn.estimator import UUClassifier
-from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.parameters import without_comparison
 from uulearn.exceptions import BeyondPriorsWarning, TimeBudgetError
 from uulearn.metrics import check_mixture, evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
@@ -126,9 +126,8 @@ def sensitivity_facts(
     n_trees = [history.best_epoch for history in classifier.history_.models or () if history.best_epoch is not None]
     if model.get("model", classifier.model) == defaults.BOOSTING and n_trees:
         model |= {"epochs": max(n_trees), "early_stopping": False}
-    if is_auto(classifier.consistency):  # a single model cannot be compared
-        choice = classifier.consistency_
-        model["consistency"] = choice is not None and choice.used
+    choice = classifier.consistency_
+    model["consistency"] = without_comparison(classifier.consistency, used=choice is not None and choice.used)
     classifier = clone(classifier).set_params(
         **model,
         n_estimators=1,

@@ -34,10 +34,10 @@ from uulearn.estimator.learners import (
     TrainedModel,
     merge_folds,
 )
+from uulearn.estimator.parameters import without_comparison
 from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics.calibration import calibrate_out_of_fold
-from uulearn.training.options import ConsistencyOptions
 from uulearn.training.out_of_fold import count_folds
 from uulearn.training.progress import StageStarted, start_stage
 
@@ -56,11 +56,10 @@ class ConsistencyLearner(Learner):
     @classmethod
     def from_parameters(cls, parameters: ResolvedParameters, device: str | None = None) -> ConsistencyLearner:
         """Create the learner for the parameters of a classifier, optionally on another device."""
-        plain, consistent = (
-            NetworkLearner.from_parameters(dataclasses.replace(parameters, consistency=options), device)
-            for options in (None, ConsistencyOptions())
-        )
-        return cls(plain, consistent)
+        options = without_comparison(parameters.consistency, used=True)
+        plain = dataclasses.replace(parameters, consistency=None)
+        consistent = dataclasses.replace(parameters, consistency=options, **parameters.with_consistency)
+        return cls(*(NetworkLearner.from_parameters(own, device) for own in (plain, consistent)))
 
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if the module, the augmentation or the strong view does not support these rows."""

@@ -365,7 +365,7 @@ def make_learner(parameters: ResolvedParameters, device: str | None = None) -> L
         from uulearn.estimator.auto import AutoLearner
 
         return AutoLearner.from_parameters(parameters, device)
-    if is_auto(parameters.consistency):
+    if parameters.consistency is not None and parameters.consistency.compare:
         from uulearn.estimator.consistency import ConsistencyLearner
 
         return ConsistencyLearner.from_parameters(parameters, device)

@@ -167,23 +167,34 @@ CONSISTENCY_RULES: dict[str, Rule] = {
     ),
     "swap": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 0.0),
     "noise": Rule(lambda v: _is_finite(v) and v > 0, "a number above 0", 0.0),
+    "compare": Rule(_is_bool, "True or False", "auto"),
 }
 
 
-def read_consistency(value: Any) -> ConsistencyOptions | str | None:
-    """Return the options of consistency training for a value of the parameter ``consistency``, None or "auto".
+def read_consistency(value: Any) -> ConsistencyOptions | None:
+    """Return the options of consistency training for a value of the parameter ``consistency``, or None without it.
 
-    >>> read_consistency({"weight": 0.5}), read_consistency(False)
-    (ConsistencyOptions(fraction=0.8, weight=0.5, ramp=(0.15, 0.35), strong='auto', swap=0.2, noise=0.1), None)
+    >>> read_consistency({"weight": 0.5}).weight, read_consistency("auto").compare, read_consistency(False)
+    (0.5, True, None)
     """
-    if value is None or is_auto(value) or isinstance(value, ConsistencyOptions):
-        return value  # type: ignore[no-any-return]
+    if value is None or isinstance(value, ConsistencyOptions):
+        return value
+    if is_auto(value):
+        return ConsistencyOptions(compare=True)
     if _is_bool(value):
         return ConsistencyOptions() if value else None
     known = [field.name for field in dataclasses.fields(ConsistencyOptions)]
     if unknown := sorted(value.keys() - set(known)):
         raise ValueError(f"consistency: {unknown[0]!r} is not an option; valid options: {', '.join(known)}.")
     return ConsistencyOptions(**value)
+
+
+def without_comparison(consistency: Any, used: bool) -> ConsistencyOptions | None:
+    """Return the value of ``consistency`` for a single model, which cannot be compared; ``used`` is the choice."""
+    options = read_consistency(consistency)
+    if options is None or not options.compare:
+        return options
+    return dataclasses.replace(options, compare=False) if used else None
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:
@@ -224,12 +235,12 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
 
 
 def _check_consistency_training(
-    consistency: ConsistencyOptions | str | None, parameters: Mapping[str, Any], options: TrainingOptions
+    consistency: ConsistencyOptions | None, parameters: Mapping[str, Any], options: TrainingOptions
 ) -> None:
     """Raise a ValueError if an option is not valid, or if the other parameters do not allow consistency training."""
     if consistency is None:
         return
-    for name, rule in {} if isinstance(consistency, str) else CONSISTENCY_RULES.items():
+    for name, rule in CONSISTENCY_RULES.items():
         if not rule.allows(value := getattr(consistency, name)):
             raise ValueError(f"ConsistencyOptions.{name} must be {rule.description}, got {value!r}.")
     model = parameters["model"]

@@ -121,10 +121,10 @@ def make_plan(
         single_model=functools.cache(lambda: isinstance(data, StreamedSets) or has_few_unique_rows(data)),
         is_table=given.columns.encoder is not None,
     )
-    if is_auto(resolved.consistency) and resolved.n_estimators == 1:
+    if resolved.consistency is not None and resolved.consistency.compare and resolved.n_estimators == 1:
         raise ValueError(
             "consistency='auto' compares two ensembles on the same folds, but n_estimators is 1; set n_estimators=5, "
-            "or set consistency to True or False."
+            "or set consistency to True or False (compare=False in its options)."
         )
     if resolved.n_estimators > 1:
         assert isinstance(data, TwoSets)  # streamed sets train one model

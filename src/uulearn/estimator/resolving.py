@@ -4,6 +4,7 @@ The default values are in `uulearn.defaults`; ``docs/defaults.md`` describes how
 `uulearn.UUClassifier` and ``uulearn fit`` both resolve their parameters here.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -55,13 +56,15 @@ class ResolvedParameters:
     early_stopping: bool
     patience: int | None
     self_training_rounds: int
-    consistency: ConsistencyOptions | str | None
+    consistency: ConsistencyOptions | None
     calibrated: bool
     encoder: Any
     device: str
     training: TrainingOptions
     progress: bool
     random_state: int | np.random.RandomState | None
+    with_consistency: Mapping[str, Any]
+    """Values of parameters that are "auto" and differ if consistency training is used after a comparison."""
 
     @property
     def training_priors(self) -> tuple[float, float]:
@@ -75,7 +78,12 @@ def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any)
     priors = resolved["set_priors"]
     resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
     resolved["training"] = resolved["training"] or TrainingOptions()
-    resolved["consistency"] = read_consistency(resolved["consistency"])
+    resolved["consistency"] = options = read_consistency(resolved["consistency"])
+    resolved["with_consistency"] = {}
+    if options is not None and options.compare:
+        used = dict(parameters) | {"consistency": dataclasses.replace(options, compare=False)}
+        own = resolve_defaults(used, sizes, **known)
+        resolved["with_consistency"] = {name: own[name] for name in ("l2", "patience") if name in own}
     return ResolvedParameters(**resolved)
 
 
@@ -122,6 +130,9 @@ def resolve_defaults(
     if mlp and all(is_auto(known[name]) for name in network) and known["loss"] in (defaults.AUTO, defaults.LOSS):
         small = [own for limit, own in defaults.SMALL_MLPS.items() if sum(sizes) <= limit]
         network = small[0] if small else network
+    consistency = None if boosting else read_consistency(known["consistency"])
+    consistent = consistency is not None and not consistency.compare
+    l2 = defaults.CONSISTENCY_MLP_L2 if consistent else defaults.MLP_L2
     n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
     trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
     fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
@@ -133,7 +144,7 @@ def resolve_defaults(
     rules: dict[str, Callable[[], Any]] = {
         "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
         **{name: functools.partial(network.get, name) for name in network},
-        "l2": lambda: defaults.MLP_L2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
+        "l2": lambda: l2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
             n_estimators if known["self_training_rounds"] or (trains_fast and fills_folds and not single()) else 1
         ),
@@ -147,7 +158,10 @@ def resolve_defaults(
         "early_stopping": lambda: bool(
             has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"]
         ),
-        "patience": lambda: _patience(boosting, sizes, known["batch_size"]) if known["early_stopping"] else None,
+        # Pseudo-labels improve slowly, so that the error may decrease again after many epochs.
+        "patience": lambda: (
+            _patience(boosting, sizes, known["batch_size"]) if known["early_stopping"] and not consistent else None
+        ),
         # Like early stopping, calibration needs held-out rows.
         "calibrated": lambda: known["set_priors"] is not None and rules["early_stopping"](),
     }

@@ -24,7 +24,7 @@ from uulearn.data.inputs import FitData
 from uulearn.estimator import FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_one_sided
 from uulearn.estimator.learners import NetworkLearner, make_learner
-from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.parameters import is_auto, without_comparison
 from uulearn.estimator.plan import choose_seed
 from uulearn.estimator.reading import read_joint_table
 from uulearn.exceptions import NonFiniteRiskError, TimeBudgetError
@@ -237,8 +237,7 @@ def _single_run(classifier: UUClassifier) -> dict[str, Any]:
         "early_stopping": False,
     }
     parameters |= {name: value for name, value in usual.items() if is_auto(parameters[name])}
-    if is_auto(parameters["consistency"]):
-        parameters["consistency"] = None  # a single model cannot be compared
+    parameters["consistency"] = without_comparison(parameters["consistency"], used=False)
     if is_auto(parameters["model"]):
         parameters |= {"model": None, "model_params": defaults.AUTO}
     if parameters["model"] is None:

@@ -52,6 +52,10 @@ class ConsistencyOptions:
         Probability that ``"swap"`` replaces a cell.
     noise : float
         Standard deviation of ``"noise"``, in standard deviations of the column.
+    compare : bool
+        Whether to train the ensemble also without consistency training, which is then used only if it lowers the error,
+        estimated without labels, by more than two standard errors. ``consistency="auto"`` is the same as
+        ``ConsistencyOptions(compare=True)``.
 
     Examples
     --------
@@ -66,6 +70,7 @@ class ConsistencyOptions:
     strong: AugmentationLike = defaults.AUTO
     swap: float = defaults.SWAP_PROBABILITY
     noise: float = defaults.NOISE_SCALE
+    compare: bool = False
 
     def weight_at(self, epoch: int, epochs: int) -> float:
         """Return the weight of the consistency loss in an epoch, counted from 1."""
