@@ -117,8 +117,9 @@ class TrainingOptions:
     augment : str or callable, optional
         Random augmentation of training images; validation and prediction use the original images. ``"flip"`` mirrors
         left to right (unsuitable for digits and letters), ``"shift"`` shifts by up to four pixels and pads with zeros,
-        ``"color"`` changes brightness, contrast and saturation, ``"cutout"`` hides a square, and ``"shift+flip"``
-        applies two of them. A function maps a scaled batch (n, channels, height, width) to a new batch.
+        ``"affine"`` rotates, shears and stretches, ``"color"`` changes brightness, contrast and saturation,
+        ``"cutout"`` hides a square, and ``"shift+flip"`` applies two of them. A number after a colon sets the strength,
+        such as ``"shift:2"``. A function maps a scaled batch (n, channels, height, width) to a new batch.
     image_shape : (int, int, int), optional
         Channels, height and width of the images, if each row of X contains the pixels of an image as numbers, as for
         ``model="mlp"``. Only augmentations and strong views use it.
