@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from uulearn.reproduction.store import RunStore
 ROOT = Path(__file__).resolve().parents[3]
 CHOSEN = "affine, L2 5e-4, fraction 1"
 BASE = "consistency"
+LIBRARIES = ("uulearn", "torchvision, whole batch alike", "torchvision, one by one")
 
 Record = dict[str, Any]
 
@@ -32,7 +34,7 @@ Record = dict[str, Any]
 def facts() -> dict[str, str]:
     """Return all facts of the pages by name."""
     finals = RunStore(ROOT / "results" / "study").records(study="finals")
-    return dict(item for part in (_finals(finals), _settings()) for item in part)
+    return dict(item for part in (_finals(finals), _settings(), _augmentation()) for item in part)
 
 
 def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -87,6 +89,19 @@ def _settings() -> Iterator[tuple[str, str]]:
     yield "settings-count", str(len(found))
     yield "settings-tasks", str(len({cell[0] for cell in found[BASE]}))
     yield "settings-fits", str(len(found[BASE]))
+
+
+def _augmentation() -> Iterator[tuple[str, str]]:
+    """Yield the time of augmentations relative to those of uulearn."""
+    stored = json.loads((ROOT / "benchmarks" / "results" / "augmentation.json").read_text(encoding="utf-8"))
+    rows = []
+    for name, measured in stored["results"].items():
+        own = [f"{1000 * measured['spread'][library]['median']:.2f}" for library in LIBRARIES]
+        rows.append([f"`{name}`", *own])
+    yield "augmentation", table(["milliseconds per batch", *LIBRARIES], rows)
+    yield "augmentation-rows", f"{stored['configuration']['rows']:,}"
+    slower = [one["speedup"]["uulearn"]["torchvision, one by one"] for one in stored["results"].values()]
+    yield "augmentation-slower", f"{min(slower):,.0f} to {max(slower):,.0f}"
 
 
 def _cell(run: Record) -> tuple[Any, ...]:
