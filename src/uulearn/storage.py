@@ -176,10 +176,10 @@ def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
         return {"dict": [[_encode(key, tensors), _encode(value, tensors)] for key, value in node.items()]}
     if isinstance(node, list | tuple):
         return {type(node).__name__: [_encode(value, tensors) for value in node]}
+    if node is None or isinstance(node, bool | int | str) or (isinstance(node, float) and math.isfinite(node)):
+        return node  # the digits that JSON writes for a float identify it
     if isinstance(node, float):
-        return {"float": node.hex()}  # exact, including infinities and NaN
-    if node is None or isinstance(node, bool | int | str):
-        return node
+        return {"float": node.hex()}  # infinities and NaN are not valid in JSON
     raise TypeError(
         f"{type(node).__name__} cannot be stored without pickle; convert it to a tensor, number, string, list or dict"
     )

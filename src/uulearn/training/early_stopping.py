@@ -139,7 +139,8 @@ class CrossedEpochs:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the errors and scores recorded so far."""
-        return {"errors": list(self.errors), "own": self.own, "magnitude": self.magnitude}
+        errors = torch.stack(self.errors) if self.errors else torch.empty(0)
+        return {"errors": errors, "own": self.own, "magnitude": self.magnitude}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
