@@ -90,7 +90,8 @@ def column_importance(
     described = {column.name: column for column in columns}
     X = rows.sample
     unshuffled = rows.score(X, rows.sample_folds)
-    used = {column: groups[column] for column in list(groups)[:MAX_SHUFFLED_COLUMNS] if len(groups[column])}
+    shuffled = list(groups)[:MAX_SHUFFLED_COLUMNS]
+    used = {column: np.array(groups[column], dtype=np.int64) for column in shuffled if len(groups[column])}
     found, drops = [], []
     for (column, features), score in zip(used.items(), _score_shuffled(rows, list(used.values()), seed), strict=True):
         lost = uu_accuracy_difference(unshuffled, score, rows.sample_sets, set_priors, target_prior)
@@ -106,7 +107,9 @@ def column_importance(
     return tuple(found[place] for place in np.argsort(-np.array(drops), kind="stable"))
 
 
-def _score_shuffled(rows: EvaluationRows, groups: Sequence[Sequence[int]], seed: int) -> Iterator[NDArray[np.float32]]:
+def _score_shuffled(
+    rows: EvaluationRows, groups: Sequence[NDArray[np.int64]], seed: int
+) -> Iterator[NDArray[np.float32]]:
     """Yield the scores of the sampled rows after the values of each group of features were shuffled within the folds.
 
     Several copies of a small sample are scored at a time, which is faster.
