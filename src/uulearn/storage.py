@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 STALE_SECONDS = 3600.0  # age at which a temporary folder is deleted: the process that wrote it must have been killed
+JSON_SCALARS = (str, int, bool)
 LARGEST_NUMBER = 1e100  # a stored number beyond this is a sign of tampering
 
 
@@ -168,6 +169,10 @@ def _tree_digest(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(node, float):  # JSON has no infinities and no NaN; all other floats are stored without rounding
+        return node if math.isfinite(node) else {"float": node.hex()}
+    if node is None or isinstance(node, JSON_SCALARS):
+        return node
     if isinstance(node, Tensor):
         name = str(len(tensors))
         tensors[name] = node.detach().cpu().contiguous().clone()
@@ -176,10 +181,6 @@ def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
         return {"dict": [[_encode(key, tensors), _encode(value, tensors)] for key, value in node.items()]}
     if isinstance(node, list | tuple):
         return {type(node).__name__: [_encode(value, tensors) for value in node]}
-    if isinstance(node, float):
-        return {"float": node.hex()}  # exact, including infinities and NaN
-    if node is None or isinstance(node, bool | int | str):
-        return node
     raise TypeError(
         f"{type(node).__name__} cannot be stored without pickle; convert it to a tensor, number, string, list or dict"
     )

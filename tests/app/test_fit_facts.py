@@ -124,7 +124,7 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
     )
 
 
-def test_importance_has_directions():
+def test_importance_has_directions(monkeypatch):
     rng = np.random.default_rng(0)
     shade = rng.integers(3, size=400)
     features = np.column_stack([rng.normal(size=(400, 2)), np.eye(3)[shade]]).astype(np.float32)
@@ -137,10 +137,14 @@ def test_importance_has_directions():
 
     sets, folds = np.repeat([0, 1], 200), np.zeros(400, dtype=np.int64)
     rows = EvaluationRows(score(features, folds), sets, features, sets, folds, score, None, ())
-    found = {entry.column: entry for entry in column_importance(rows, groups, columns, (0.8, 0.2), 0.5, seed=0)}
+    importance = column_importance(rows, groups, columns, (0.8, 0.2), 0.5, seed=0)
+    found = {entry.column: entry for entry in importance}
     assert found["up"].direction > 0.3 > -0.3 > found["down"].direction
     assert (found["shade"].direction, found["shade"].highest) == (None, "green")
     assert {entry.highest for name, entry in found.items() if name != "shade"} == {None}
+    for at_once in (400, 800):  # one or two shuffled copies are scored at a time instead of three
+        monkeypatch.setattr("uulearn.app.estimates.IMPORTANCE_ROWS", at_once)
+        assert column_importance(rows, groups, columns, (0.8, 0.2), 0.5, seed=0) == importance
 
 
 def test_importance_is_ordered_by_the_unclipped_drop():

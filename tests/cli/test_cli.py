@@ -1,5 +1,7 @@
 """The command line in a separate process: output and exit code."""
 
+import contextlib
+import gc
 import os
 import re
 import subprocess
@@ -12,6 +14,7 @@ import pytest
 from helpers.plain import plain_classifier
 from helpers.processes import python
 from uulearn import UUClassifier, __version__
+from uulearn.cli import fast_imports
 from uulearn.cli.app import app
 
 
@@ -34,6 +37,20 @@ def test_prints_version_and_help():
     text = uulearn("--help").stdout
     assert "demo" in text
     assert "predict" in text
+
+
+@pytest.mark.parametrize("ends", [None, KeyboardInterrupt])
+def test_garbage_collection_continues_after_the_imports(monkeypatch, ends):
+    with fast_imports():  # torch is already imported
+        assert gc.isenabled()
+    monkeypatch.delitem(sys.modules, "torch")
+    with contextlib.suppress(KeyboardInterrupt), fast_imports():
+        assert not gc.isenabled()
+        if ends is not None:
+            raise ends
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()
+    assert (gc.isenabled(), frozen > 0) == (True, True)
 
 
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands]

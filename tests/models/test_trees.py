@@ -50,10 +50,13 @@ def test_rows_equal_to_a_threshold_go_left(trained):
 
 
 def test_thresholds_are_rounded_down():
-    assert round_down(0.5) == 0.5
-    for value in (0.1, -0.1, 1e-40, 16777217.0):
-        rounded = round_down(value)
-        assert float(rounded) <= value < float(np.nextafter(rounded, np.float32(np.inf)))
+    values = np.array([0.5, 0.1, -0.1, 1e-40, 16777217.0, np.inf])
+    rounded = round_down(values)
+    assert rounded.dtype == np.float32
+    assert rounded[0] == 0.5
+    assert rounded[-1] == np.inf
+    assert (rounded <= values).all()
+    assert (values[:-1] < np.nextafter(rounded[:-1], np.float32(np.inf))).all()
 
 
 def test_trees_without_splits_have_constant_scores():

@@ -58,6 +58,20 @@ def test_a_step_of_boosting_does_not_increase_the_objective(scores, loss, method
         assert after.objective <= before.objective + 1e-12
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("priors", [(0.8, 0.2), (1.0, 0.0), (0.3, 0.6)])
+@pytest.mark.parametrize("shift", [-3.0, 0.0, 3.0])  # one of the risk terms is negative, or none
+def test_the_gradient_of_the_sigmoid_loss_is_that_of_automatic_differentiation(method, priors, shift):
+    scores = torch.randn(301, generator=torch.Generator().manual_seed(0)) + shift * torch.linspace(1, -1, 301)
+    scores[0] = torch.inf
+    weights = row_weights((torch.arange(301) > 140).long(), uu_coefficients(priors, 0.4))
+    chosen, at = get_method(method, -0.3), scores.clone().requires_grad_()
+    expected = weighted_risk(at, weights, get_loss("sigmoid"), chosen)
+    found, gradient = risk_and_gradient(scores, weights, get_loss("sigmoid"), chosen)
+    assert torch.equal(gradient, torch.autograd.grad(expected.objective, at)[0])
+    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
 def problem(draw_scores, n0, priors, pi):
     scores = torch.tensor(draw_scores, dtype=torch.float64)
     sets = (torch.arange(len(scores)) >= n0).long()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from uulearn.cli import fast_imports
 from uulearn.cli.options import PRIORS, AsJson, Sheet, argument, option, parse_set_priors
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model on two unlabeled files or one labeled file."""
-    from uulearn.app.evaluation import evaluate_labels, evaluate_sets
-    from uulearn.app.model import TableModel
+    with fast_imports():
+        from uulearn.app.evaluation import evaluate_labels, evaluate_sets
+        from uulearn.app.model import TableModel
 
     priors = parse_set_priors(set_priors)
     if labels is None and positive is not None:

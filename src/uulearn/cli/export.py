@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from uulearn.cli import fast_imports
 from uulearn.cli.options import argument, option
 
 
@@ -13,9 +14,10 @@ def export(
     out: Annotated[Path, option("FILE", "ONNX file to write.")] = Path("model.onnx"),
 ) -> None:
     """Write a model as an ONNX file and check its scores."""
-    from uulearn.app.model import TableModel, load_model
-    from uulearn.export import export_onnx
-    from uulearn.io.writing import explained
+    with fast_imports():
+        from uulearn.app.model import TableModel, load_model
+        from uulearn.export import export_onnx
+        from uulearn.io.writing import explained
 
     loaded = load_model(model)
     with explained(out):

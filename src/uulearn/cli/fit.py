@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from uulearn.cli import fast_imports, is_first_process
 from uulearn.cli.options import (
     PRIORS,
     Address,
@@ -105,12 +106,12 @@ def fit(
     on_ray = uses_ray(engine, address, workers)
     if on_ray and workers is None:
         raise ValueError("fit --engine ray requires --workers N, the number of training processes.")
-    from uulearn.app.output import start_fit
-    from uulearn.app.summary import format_summary
-    from uulearn.cli import is_first_process
-    from uulearn.cli.distributed import exit_together
-    from uulearn.cli.progress import FitProgress, progress_output
-    from uulearn.io.formats import printable
+    with fast_imports():
+        from uulearn.app.output import start_fit
+        from uulearn.app.summary import format_summary
+        from uulearn.cli.distributed import exit_together
+        from uulearn.cli.progress import FitProgress, progress_output
+        from uulearn.io.formats import printable
 
     command = shlex.join(["uulearn", *sys.argv[1:]])
     output = progress_output(as_json or not is_first_process())

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from uulearn.cli import fast_imports
 from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option, uses_ray
 from uulearn.io.formats import STANDARD, printable
 
@@ -24,9 +25,10 @@ def predict(
 ) -> None:
     """Score the rows of a file with a saved model."""
     on_ray = uses_ray(engine, address, workers)
-    from uulearn.app.model import TableModel
-    from uulearn.app.scoring import load_for_scoring, score_file
-    from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
+    with fast_imports():
+        from uulearn.app.model import TableModel
+        from uulearn.app.scoring import load_for_scoring, score_file
+        from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
 
     if on_ray:
         if format_ is not None:

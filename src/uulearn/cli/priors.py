@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from uulearn.cli import fast_imports
 from uulearn.cli.options import AsJson, Drop, Sheet, argument, option
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def priors(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the class priors of two unlabeled sets."""
-    from uulearn.app.priors import read_sets
-    from uulearn.exceptions import UnidentifiedPriorsWarning
-    from uulearn.priors import estimate_set_priors
+    with fast_imports():
+        from uulearn.app.priors import read_sets
+        from uulearn.exceptions import UnidentifiedPriorsWarning
+        from uulearn.priors import estimate_set_priors
 
     X0, X1 = read_sets(set0, set1, drop=tuple(drop or ()), seed=seed, sheet=sheet)
     with warnings.catch_warnings():

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from uulearn.cli import fast_imports
 from uulearn.cli.options import argument, option
 
 
@@ -13,10 +14,11 @@ def report(
     out: Annotated[Path | None, option("FILE", "HTML file to write. Default: report.html in MODEL.")] = None,
 ) -> None:
     """Write an HTML report with the estimated accuracy, the training history and warnings."""
-    from uulearn.app.model import TableModel
-    from uulearn.io.formats import printable
-    from uulearn.io.writing import explained
-    from uulearn.report import write_report
+    with fast_imports():
+        from uulearn.app.model import TableModel
+        from uulearn.io.formats import printable
+        from uulearn.io.writing import explained
+        from uulearn.report import write_report
 
     loaded = TableModel.load(model)
     facts = loaded.fit_facts

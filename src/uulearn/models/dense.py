@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -93,7 +94,8 @@ class FastDropout(nn.Dropout):
         dropped = round(self.p * 2**16)
         if not self.training or x.device.type != "cpu" or dropped == 2**16 or torch.compiler.is_compiling():
             return super().forward(x)
-        kept = random_int16(x.shape) >= dropped - 2**15
+        # NumPy compares 16-bit integers ten times as fast, and torch converts bytes several times as fast as booleans.
+        kept = torch.from_numpy(np.asarray(random_int16(x.shape).numpy() >= dropped - 2**15)).view(torch.uint8)
         return x * kept.to(x.dtype).mul_(2**16 / (2**16 - dropped))
 
 

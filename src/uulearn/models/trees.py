@@ -9,7 +9,7 @@ tree for many rows at a time.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,18 +46,17 @@ class BoostedTrees:
     @classmethod
     def from_nodes(cls, trees: Sequence[Node]) -> BoostedTrees:
         """Convert trees of nested nodes, as in ``lightgbm.Booster.dump_model``, whose splits are ``x <= threshold``."""
-        listed = [(list(_splits(tree, 0)), list(_leaf_values(tree))) for tree in trees]
+        listed = [_splits_and_leaves(tree) for tree in trees]
         n_leaves = max((len(values) for _, values in listed), default=1)
         features = np.zeros((len(listed), n_leaves - 1), dtype=np.int32)
-        thresholds = np.full(features.shape, np.inf, dtype=np.float32)
+        thresholds = np.full(features.shape, np.inf)
         masks = np.full(features.shape, -1, dtype=np.int64)
         leaves = np.zeros((len(listed), n_leaves))
         for number, (splits, values) in enumerate(listed):
             leaves[number, : len(values)] = values
             for place, (feature, threshold, left) in enumerate(splits):
-                features[number, place], masks[number, place] = feature, ~left
-                thresholds[number, place] = round_down(threshold)
-        return cls(features, thresholds, masks, leaves)
+                features[number, place], thresholds[number, place], masks[number, place] = feature, threshold, ~left
+        return cls(features, round_down(thresholds), masks, leaves)
 
     @property
     def n_trees(self) -> int:
@@ -111,29 +110,32 @@ class BoostedTrees:
             raise ValueError("a node of a tree excludes all leaves")
 
 
-def round_down(threshold: float) -> np.float32:
-    """Return the largest float32 that is at most the threshold; float32 rows compare the same with both."""
-    rounded = np.float32(threshold)
-    return rounded if float(rounded) <= threshold else np.nextafter(rounded, np.float32(-np.inf))
+def round_down(thresholds: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the largest float32 that is at most each threshold; float32 rows compare the same with both."""
+    rounded = thresholds.astype(np.float32)
+    return np.where(rounded <= thresholds, rounded, np.nextafter(rounded, np.float32(-np.inf)))
 
 
-def _splits(node: Node, first: int) -> Iterator[tuple[int, float, int]]:
-    """Yield the column, the threshold and the bits of the left subtree for each split; leaves start at ``first``."""
-    if "leaf_value" in node:
-        return
-    middle = first + sum(1 for _ in _leaf_values(node["left_child"]))
-    yield int(node["split_feature"]), float(node["threshold"]), (1 << middle) - (1 << first)
-    yield from _splits(node["left_child"], first)
-    yield from _splits(node["right_child"], middle)
+def _splits_and_leaves(tree: Node) -> tuple[list[tuple[int, float, int]], list[float]]:
+    """Return the column, the threshold and the bits of the left subtree for each split, and the values of the leaves.
 
+    A split comes before the splits of its subtrees, and leaves are in order from left to right.
+    """
+    splits: list[tuple[int, float, int]] = []
+    leaves: list[float] = []
 
-def _leaf_values(node: Node) -> Iterator[float]:
-    """Yield the values of the leaves from left to right."""
-    if "leaf_value" in node:
-        yield float(node["leaf_value"])
-        return
-    yield from _leaf_values(node["left_child"])
-    yield from _leaf_values(node["right_child"])
+    def visit(node: Node) -> None:
+        if "leaf_value" in node:
+            leaves.append(node["leaf_value"])
+            return
+        place, first = len(splits), len(leaves)
+        splits.append((node["split_feature"], node["threshold"], 0))
+        visit(node["left_child"])
+        splits[place] = (*splits[place][:2], (1 << len(leaves)) - (1 << first))
+        visit(node["right_child"])
+
+    visit(tree)
+    return splits, leaves
 
 
 def _lowest_bit(bits: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.integer[Any]]:

@@ -44,6 +44,15 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+def slope_below_zero(f: Correction) -> float | None:
+    """Return λ of a generalized leaky ReLU (1 for the identity), or None for another function."""
+    if f is identity:
+        return 1.0
+    if isinstance(f, functools.partial) and f.func is leaky_relu:
+        return float(f.keywords.get("slope", DEFAULT_SLOPE))
+    return None
+
+
 @dataclass(frozen=True)
 class Method:
     """A training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""

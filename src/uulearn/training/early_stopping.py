@@ -123,9 +123,14 @@ class CrossedEpochs:
     def update(self, scores: Tensor, running: Sequence[bool]) -> None:
         """Add the scores of the next epoch, shape (R, n); runs that have stopped are not updated."""
         self.errors.append(self._constants + (self._slopes * self._count_others(scores > 0)).sum(2))
-        better = torch.zeros_like(self.magnitude, dtype=torch.bool)
-        for (run, part), error in np.ndenumerate(self.errors[-1].numpy()):
-            better[run, part] = running[run] and self._best[run][part].update(float(error))
+        better = torch.tensor(
+            [
+                [running[run] and best.update(error) for best, error in zip(self._best[run], errors, strict=True)]
+                for run, errors in enumerate(self.errors[-1].tolist())
+            ]
+        )
+        if not better.any():
+            return
         self.own = torch.where(better.gather(1, self.parts), scores, self.own)
         self.magnitude = torch.where(better, scores.abs().mean(1, keepdim=True), self.magnitude)
 
@@ -139,14 +144,16 @@ class CrossedEpochs:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the errors and scores recorded so far."""
-        return {"errors": list(self.errors), "own": self.own, "magnitude": self.magnitude}
+        errors = torch.stack(self.errors) if self.errors else torch.empty(0)
+        return {"errors": errors, "own": self.own, "magnitude": self.magnitude}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state returned by `state_dict`."""
         self.errors, self.own, self.magnitude = list(state["errors"]), state["own"], state["magnitude"]
         for errors in self.errors:
-            for (run, part), error in np.ndenumerate(errors.numpy()):
-                self._best[run][part].update(float(error))
+            for trackers, own in zip(self._best, errors.tolist(), strict=True):
+                for best, error in zip(trackers, own, strict=True):
+                    best.update(error)
 
     def _count_others(self, marked: Tensor) -> Tensor:
         """Return the number of marked rows of each set outside each part, shape (R, parts, 2)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
@@ -82,7 +82,11 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history as dicts, lists and numbers that can be written as JSON."""
-        return asdict(self)
+        return vars(self) | {
+            "epochs": [dict(record) for record in self.epochs],
+            "resumed_at": list(self.resumed_at),
+            "models": [model.to_dict() for model in self.models],
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> History:

@@ -1,6 +1,5 @@
 """Compute the risks of many runs with the same loss; each run has its own coefficients and correction method."""
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from uulearn.risk import LOSSES
-from uulearn.risk.corrections import DEFAULT_SLOPE, Correction, identity, leaky_relu
+from uulearn.risk.corrections import Correction, slope_below_zero
 from uulearn.risk.functional import RowWeights, row_weights
 from uulearn.risk.losses import MarginLoss
 from uulearn.training.batched.runs import Run
@@ -34,7 +33,7 @@ class BatchedRisk:
         self._biased = torch.tensor([m.objective == "membership" for m in methods], device=device)
         self._any_biased = bool(self._biased.any())
         functions = [[method.corrections[which] for method in methods] for which in (0, 1)]
-        self._slopes = torch.tensor([[_slope(f) or 0.0 for f in each] for each in functions], device=device)
+        self._slopes = torch.tensor([[slope_below_zero(f) or 0.0 for f in each] for each in functions], device=device)
         self._others = [_other_corrections(each, device) for each in functions]
         self._weights: dict[tuple[int, int], RowWeights] = {}
 
@@ -81,19 +80,10 @@ def _weighted_sum(weights: Tensor, margins: Tensor, loss: MarginLoss) -> Tensor:
     return (weights * loss(torch.where(weights == 0, 0, margins))).sum(1)
 
 
-def _slope(f: Correction) -> float | None:
-    """Return λ of a generalized leaky ReLU (1 for the identity), or None for another function."""
-    if f is identity:
-        return 1.0
-    if isinstance(f, functools.partial) and f.func is leaky_relu:
-        return float(f.keywords.get("slope", DEFAULT_SLOPE))
-    return None
-
-
 def _other_corrections(functions: Sequence[Correction], device: torch.device) -> list[tuple[Tensor, Correction]]:
     """Return the distinct corrections other than leaky ReLUs, each with a mask of the runs that use it."""
     users: dict[int, tuple[Correction, list[bool]]] = {}
     for position, f in enumerate(functions):
-        if _slope(f) is None:
+        if slope_below_zero(f) is None:
             users.setdefault(id(f), (f, [False] * len(functions)))[1][position] = True
     return [(torch.tensor(mask, device=device), f) for f, mask in users.values()]
