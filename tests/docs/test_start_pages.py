@@ -1,6 +1,7 @@
 """The README and the start pages run as printed; their notebooks are up to date and print what the pages show.
 
-Python blocks with prompts are doctests: pytest collects them from the pages themselves.
+pytest collects the Python blocks of the README and the installation page as doctests. The tutorials run as notebooks,
+whose cells are the Python blocks and the commands of the page in their order.
 """
 
 from __future__ import annotations
