@@ -75,7 +75,7 @@ class Contender:
         """The configuration that identifies the contender in the records."""
         return {"kind": self.kind, "model": self.model, "parameters": switched_on(self.parameters)}
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """The hash of the configuration."""
         return key(self.configuration)

@@ -1,5 +1,6 @@
 """Settings of a fit as TOML: complete, unchanged by a round trip, and validated."""
 
+import math
 import tomllib
 
 import pytest
@@ -97,6 +98,16 @@ def test_rejects_a_missing_or_binary_file(tmp_path):
 def test_rejects_wrong_settings(changes, message):
     with pytest.raises(ValueError, match=message):
         FitSettings(**{"first": "a", "second": "b", "set_priors": (0.8, 0.2)} | changes)
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_toml_round_trip_keeps_numbers_that_are_not_finite(number, tmp_path):
+    path = tmp_path / "config.toml"
+    params = {"seconds": number, "models": ["linear", "mlp"]}
+    path.write_text(FitSettings("a", "b", (0.8, 0.2), classifier={"model_params": params}).to_toml(), encoding="utf-8")
+    found = read_settings(path)["classifier"]["model_params"]
+    assert found["seconds"] == pytest.approx(number, nan_ok=True)
+    assert found["models"] == params["models"]
 
 
 def test_rejects_values_that_toml_cannot_store():

@@ -1,17 +1,17 @@
 """The README and the start pages run as printed; their notebooks are up to date and print what the pages show.
 
-Python blocks with prompts are doctests: pytest collects them from the pages themselves.
+pytest collects the Python blocks of the README and the installation page as doctests. The tutorials run as notebooks,
+whose cells are the Python blocks and the commands of the page in their order.
 """
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from helpers.console_blocks import ROOT, load_notebook_tool, run_console
+from helpers.processes import python
 
 START = ROOT / "docs" / "start"
 tool = load_notebook_tool()
@@ -21,8 +21,7 @@ tool = load_notebook_tool()
 
 
 def test_commands_of_the_readme_run_after_the_demo(tmp_path):
-    command = [sys.executable, "-m", "uulearn", "demo", "--files-only"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    assert python("-m", "uulearn", "demo", "--files-only", cwd=tmp_path)[0] == 0
     assert run_console(ROOT / "README.md", tmp_path / "uulearn-demo") == []
     assert (tmp_path / "uulearn-demo" / "scored.csv").stat().st_size > 1000
 

@@ -39,8 +39,11 @@ FILES = 8
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A cluster of two processes on this machine, used by all commands in this process."""
-    with ray_cluster(workers=2) as started:
-        yield started
+    with pytest.MonkeyPatch.context() as patch:
+        # Ray Train looks every two seconds, unless this is set, whether its processes have started, ended or died.
+        patch.setenv("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.1")
+        with ray_cluster(workers=2) as started:
+            yield started
 
 
 def call(monkeypatch, capsys, *arguments):
@@ -275,7 +278,7 @@ def test_remaining_files_are_skipped_after_an_error(cluster, tmp_path):
 
 # --- The paper's runs ------------------------------------------------------------------------------------------------
 
-ASKED = ("reproduce", "table2", "--quick", "--dataset", "mnist", "--epochs", 20)
+ASKED = ("reproduce", "table2", "--quick", "--dataset", "mnist", "--epochs", 10)
 
 
 @pytest.fixture(scope="module")
@@ -392,56 +395,61 @@ def stored_epochs(checkpoint):
         return 0
 
 
-def test_fit_resumes_if_a_worker_is_killed(uulearn, tables, monkeypatch):
+def test_fit_resumes_if_a_worker_and_the_train_controller_are_killed(uulearn, tables, monkeypatch):
+    """The killed worker is replaced; after the controller has died, ``--resume`` continues from the checkpoint."""
     monkeypatch.chdir(tables)
     code, alone, _ = uulearn(*FIT, "--epochs", 150, "--out", "alone")
     assert code == 0
+    asked = (*FIT, "--epochs", 150, "--out", "several", *ON_RAY)
     checkpoint = tables / ".several.unfinished" / "checkpoint.safetensors"
 
-    with Killer("RayTrainWorker", lambda: stored_epochs(checkpoint) >= 10) as killer:
-        code, several, err = uulearn(*FIT, "--epochs", 150, "--out", "several", *ON_RAY)
-    assert killer.killed
-    assert code == 0, err
+    def begun(epochs):
+        return lambda: stored_epochs(checkpoint) >= epochs
+
+    monkeypatch.setattr(ray_training, "RETRIES", 1)
+    with Killer("RayTrainWorker", begun(10)) as first, Killer("TrainController", begun(60)) as second:
+        code, printed, err = uulearn(*asked)
+    assert first.killed
+    assert second.killed
+    assert code == 2
     assert "training with 2 processes on Ray" in err
+    assert [line for line in printed.splitlines() if "(raylet)" not in line] == []  # Ray's own note may come late
+    again = shlex.join(map(str, ("uulearn", *asked, "--resume")))
+    assert err.splitlines()[-1] == (
+        "error: training on Ray failed (attempt 2): the process of Ray's train controller died; find out why, for "
+        f"example because memory is exhausted; continue from the checkpoint with: {again}"
+    )
+    code, several, err = uulearn(*asked, "--resume")
+    assert code == 0, err
     assert several == alone.replace("alone", "several")
     assert (tables / "several/config.toml").read_text() == (tables / "alone/config.toml").read_text()
     ours, theirs = (TableModel.load(tables / model) for model in ("several", "alone"))
     rows = pd.read_parquet(tables / "rows" / "part-0.parquet")
     np.testing.assert_allclose(ours.score(rows).score, theirs.score(rows).score, atol=1e-3)
     found, expected = ours.classifier.history_, theirs.classifier.history_
+    assert len(found.epochs) == 150
     np.testing.assert_allclose(found.column("objective"), expected.column("objective"), atol=1e-3)
-    assert len(found.resumed_at) == 1
+    assert len(found.resumed_at) == 2
     assert found.resumed_at[0] >= 10
+    assert found.resumed_at[1] >= 60
     assert not list(tables.glob(".several*"))
 
 
-def test_fit_resumes_if_the_train_controller_is_killed(uulearn, tables, monkeypatch):
-    monkeypatch.chdir(tables)
-    out = ("--epochs", 150, "--out", "controlled")
-    checkpoint = tables / ".controlled.unfinished" / "checkpoint.safetensors"
+def test_training_is_retried_with_the_cores_of_a_dead_controller(cluster, monkeypatch, tmp_path):
+    attempts = []
 
-    def begun(epochs):
-        return lambda: stored_epochs(checkpoint) >= epochs
+    def take_all_cores_and_die(settings, workers, use_gpu):
+        group = ray.util.placement_group([{"CPU": 2}])
+        ray.get(group.ready(), timeout=60)  # fails unless the cores of the last attempt have been released
+        attempts.append(group)
+        if len(attempts) < 3:
+            (Path(settings["scratch"]) / ray_training.GROUP_FILE).write_text(group.id.hex())
+            return ray.exceptions.ActorDiedError()
+        ray.util.remove_placement_group(group)
 
-    with monkeypatch.context() as patch, Killer("TrainController", begun(10)) as killer:
-        patch.setattr(ray_training, "RETRIES", 0)
-        code, printed, err = uulearn(*FIT, *out, *ON_RAY)
-    assert killer.killed
-    assert code == 2
-    assert [line for line in printed.splitlines() if "(raylet)" not in line] == []  # Ray's own note may come late
-    again = shlex.join(map(str, ("uulearn", *FIT, *out, *ON_RAY, "--resume")))
-    assert err.splitlines()[-1] == (
-        "error: training on Ray failed (attempt 1): the process of Ray's train controller died; find out why, for "
-        f"example because memory is exhausted; continue from the checkpoint with: {again}"
-    )
-    with Killer("TrainController", begun(50)) as killer:
-        code, _, err = uulearn(*FIT, *out, *ON_RAY, "--resume")
-    assert killer.killed
-    assert code == 0, err
-    history = TableModel.load(tables / "controlled").classifier.history_
-    assert len(history.epochs) == 150
-    assert len(history.resumed_at) == 2
-    assert not list(tables.glob(".controlled*"))
+    monkeypatch.setattr(ray_training, "_train_once", take_all_cores_and_die)
+    train_on_ray(succeed, tmp_path / "scratch", workers=2)
+    assert len(attempts) == 3
 
 
 def test_controller_that_dies_before_its_processes_start_is_not_retried(cluster, monkeypatch, tmp_path):

@@ -15,7 +15,8 @@ from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.folds import assign_balanced, assign_folds
 from uulearn.data.rows import JoinedRows
-from uulearn.estimator.learners import FoldScores, NetworkModel, merge_folds
+from uulearn.estimator.learners import FoldScores, NetworkLearner, NetworkModel, merge_folds
+from uulearn.exceptions import NonFiniteRiskError
 from uulearn.metrics import evaluate
 from uulearn.metrics.calibration import calibration_error
 from uulearn.models import MLP, Ensemble, build_model
@@ -134,7 +135,7 @@ def sets_of(seed=0, n=(60, 45)):
 
 
 def merge_fits(fits, folds):
-    parts = [FoldScores(NetworkModel(fit.model, "float32"), fit.history, fit.scores) for fit in fits]
+    parts = [FoldScores(NetworkModel(fit.model, "float32"), fit.history, fit.scores, fit.error) for fit in fits]
     return dataclasses.replace(merge_folds(parts, folds), models=[fit.model for fit in fits])
 
 
@@ -420,3 +421,47 @@ def _out_of_fold(X0, X1):
         ]
         scores.append(np.where(folds == 0, models[0], models[1]))
     return np.concatenate(scores), np.repeat([0, 1], [240, 300])
+
+
+# ------------------------------------------------------------------------------------------------------- divergence
+
+
+def diverging(**changes):
+    parameters = {"model": "linear", "loss": "squared", "method": "unbiased", "epochs": 9, "random_state": 0}
+    return plain_classifier((0.8, 0.2), 0.5, **parameters | {"optimizer": "sgd", "n_estimators": 3} | changes)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize(("lr", "epoch"), [(1e3, 8), (1e20, 2), (3e38, 1)])
+def test_diverging_fold_raises_the_same_error_if_folds_are_trained_together(lr, epoch, early_stopping, monkeypatch):
+    tables, errors = sets_of(), []
+
+    def train_together(learner, task, chosen=None):
+        variants = [Variant(learner.risk(task.set_priors, task.target_prior))]
+        return learner.train_variants(task, variants, range(count_folds(task.folds)))[0]
+
+    for _ in range(2):
+        classifier = diverging(lr=lr, early_stopping=early_stopping, batch_size=200)
+        with pytest.raises(
+            NonFiniteRiskError, match=f"finite in epoch {epoch}: positive term .*Likely causes"
+        ) as caught:
+            classifier.fit_sets(*tables)
+        assert not hasattr(classifier, "model_")
+        errors.append(str(caught.value).partition(" The ")[0])  # without the weights that a single run restores
+        monkeypatch.setattr(NetworkLearner, "train_folds", train_together)
+    assert errors[0] == errors[1]
+
+
+def test_error_of_one_variant_does_not_affect_the_others():
+    tables = sets_of()
+    data = TwoSets((DenseRows(tables[0]), DenseRows(tables[1])))
+    folds = assign_folds(data, 3, seed=0)
+    options = RunOptions(epochs=2, batch_size=200, ema=None, progress=False, precision="float32", optimizer="sgd")
+    risk = UURisk((0.8, 0.2), 0.5, "squared", "unbiased")
+    variants = [Variant(risk, lr=lr) for lr in (0.01, 1e20)]
+    good, bad = fit_folds_batched(range(3), "linear", None, data, folds, variants, options)
+    assert [fit.error for fit in good] == [None] * 3
+    assert torch.cat(merge_fits(good, folds).scores).isfinite().all()
+    assert all("finite in epoch 2: " in str(fit.error) and "now 1e+20" in str(fit.error) for fit in bad)
+    with pytest.raises(NonFiniteRiskError, match="finite in epoch 2"):
+        merge_fits(bad, folds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+
+from helpers.processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,11 +33,15 @@ def run_console(page: Path, folder: Path) -> list[str]:
         if program == "cd":
             folder = folder / arguments[0]
             continue
-        command = [sys.executable, "-m", "uulearn", *arguments] if program == "uulearn" else [program, *arguments]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "100"}
-        )
-        printed = done.stdout + (done.stderr if "..." not in block.output else "")
-        if done.returncode or not tool.matches(block.output, printed):
-            found.append(f"$ {block.source}\n{done.stdout}{done.stderr}\ninstead of\n{block.output}")
+        code, out, err = _run([program, *arguments], folder)
+        if code or not tool.matches(block.output, out + (err if "..." not in block.output else "")):
+            found.append(f"$ {block.source}\n{out}{err}\ninstead of\n{block.output}")
     return found
+
+
+def _run(command: list[str], folder: Path) -> tuple[int, str, str]:
+    """Return the exit code, the standard output and the standard error of a command."""
+    if command[0] == "uulearn":
+        return python("-m", *command, cwd=folder, env={"COLUMNS": "100"})
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stderr

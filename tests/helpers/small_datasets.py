@@ -12,6 +12,8 @@ from uulearn.reproduction.experiments import PAPER_TARGET_PRIORS
 from uulearn.reproduction.store import RunStore, key
 
 SIZES = (1500, 100)
+CIFAR_ROWS = (100, 100, 100, 100, 100, 20)
+"""Rows of each CIFAR-10 file. The last file is the test data, which every ResNet-32 scores."""
 
 
 NAMES = ("mnist", "fashion_mnist", "kmnist")
@@ -34,9 +36,9 @@ def small_files():
     contents, records = {}, {}
     for part, (n, files) in enumerate(zip(SIZES, (IDX_FILES[:2], IDX_FILES[2:]), strict=True)):
         contents |= dict(zip(files, map(idx, draw(n, (28, 28), part)), strict=True))
-    for number, file in enumerate(CIFAR_FILES):
-        images, labels = draw(100, (3, 32, 32), 10 + number)
-        records[file] = np.concatenate([labels[:, None], images.reshape(100, -1)], axis=1)
+    for number, (file, n) in enumerate(zip(CIFAR_FILES, CIFAR_ROWS, strict=True)):
+        images, labels = draw(n, (3, 32, 32), 10 + number)
+        records[file] = np.concatenate([labels[:, None], images.reshape(n, -1)], axis=1)
     return contents, records
 
 
@@ -48,7 +50,11 @@ def expect_small_files(set_item=dict.__setitem__):
         set_item(SOURCES, name, dataclasses.replace(SOURCES[name], sizes=SIZES, digests=digests))
     parts = {"training": np.concatenate(list(records.values())[:5]), "test": records[CIFAR_FILES[-1]]}
     digests = {part: digest_of_records(rows) for part, rows in parts.items()}
-    set_item(SOURCES, "cifar10", dataclasses.replace(SOURCES["cifar10"], sizes=(500, 100), digests=digests))
+    set_item(
+        SOURCES,
+        "cifar10",
+        dataclasses.replace(SOURCES["cifar10"], sizes=(sum(CIFAR_ROWS[:-1]), CIFAR_ROWS[-1]), digests=digests),
+    )
     set_item(PAPER_TARGET_PRIORS, "mnist", 0.5)  # equal numbers of even and odd digits; others are as published
 
 

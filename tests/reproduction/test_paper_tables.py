@@ -260,6 +260,28 @@ def test_incomplete_cells_are_not_compared():
     assert found.agrees is None
 
 
+@pytest.mark.parametrize(
+    ("trials", "note"),
+    [
+        (2, "MNIST: agreement is weak evidence, because the cells have only 2 trials."),
+        (4, "have only 4 trials."),
+        (5, ""),
+    ],
+)
+def test_note_on_few_trials_disappears_with_five(trials, note):
+    def runs(row, column):
+        return [record(row, column.name, seed, 80.0 + seed / 10, 15) for seed in range(trials)]
+
+    table = build_table(
+        "t", [MNIST], PAPER_COLUMNS[:1], runs, paper=paper_table("table3"), trials=lambda row: trials
+    )  # fmt: skip
+    assert len(table.compared) == 1
+    assert table.few_trials == ({"MNIST": trials} if note else {})
+    for text in (to_markdown(table), to_latex(table), to_html(table)):
+        assert ("agreement is weak evidence" in text) == bool(note)
+        assert note in text
+
+
 def test_rejects_two_runs_with_one_seed():
     twice = [record(MNIST, "abs", 0, 90, 0), record(MNIST, "abs", 0, 91, 0)]
     with pytest.raises(ValueError, match=r"MNIST \(0.8, 0.2\), UU-ABS: two runs with seed 0"):

@@ -130,7 +130,7 @@ def test_more_trials_and_datasets_extend_the_results(reproduce, tmp_path):
 
 # --- Interruptions ---------------------------------------------------------------------------------------------------
 
-ASKED = ("table2", "--quick", "--dataset", "mnist", "--epochs", 20)
+ASKED = ("table2", "--quick", "--dataset", "mnist", "--epochs", 10)
 
 
 def test_resume_after_kill_equals_uninterrupted_run(reproduce, data, tmp_path):

@@ -404,3 +404,17 @@ def test_folds_are_trained_together_on_cuda(gaussians, quick, monkeypatch):
     assert (classifier.predict(gaussians["X_test"]) == gaussians["y_test"]).mean() > 0.9
     assert next(classifier.model_.parameters()).device.type == "cuda"
     assert len(classifier.history_.models) == 3
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_diverging_fold_raises_on_cuda_as_on_the_cpu(gaussians, early_stopping):
+    parameters = {"model": "linear", "loss": "squared", "method": "unbiased", "optimizer": "sgd", "lr": 1e3}
+    parameters |= {"epochs": 9, "n_estimators": 3, "batch_size": 10_000, "early_stopping": early_stopping}
+    errors = []
+    for device in ("cpu", "cuda"):
+        classifier = plain_classifier((0.8, 0.2), 0.5, **parameters, precision="float32", device=device, random_state=0)
+        with pytest.raises(NonFiniteRiskError, match=r"finite in epoch \d: positive term .*Likely causes") as caught:
+            classifier.fit(gaussians["X"], gaussians["sets"])
+        assert not hasattr(classifier, "model_")
+        errors.append(str(caught.value).partition(":")[0])
+    assert errors[0] == errors[1]

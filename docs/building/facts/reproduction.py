@@ -6,7 +6,8 @@ mean accuracy minus the paper's, in points) or ``no-l2-mlp-mnist-0.7-relu`` (the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,14 +15,23 @@ from typing import Any
 from study_tables import signed, table
 
 from uulearn.reproduction import conclusions, experiments, selection, variants
-from uulearn.reproduction.experiments import EXPERIMENTS, PAPER_SET_PRIORS, Request, TableRow, table_rows
-from uulearn.reproduction.pages import make_table
+from uulearn.reproduction.experiments import (
+    EXPERIMENTS,
+    PAPER_SET_PRIORS,
+    PAPER_TRIALS,
+    Request,
+    TableRow,
+    table_rows,
+)
+from uulearn.reproduction.pages import make_table, rows_shown
 from uulearn.reproduction.reference import paper_table
 from uulearn.reproduction.statistics import AGREEMENT_POINTS
 from uulearn.reproduction.store import RunStore, key
 from uulearn.reproduction.tables import PAPER_COLUMNS, ResultCell, ResultTable
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
+FAST_SECONDS = 75
+"""Largest duration of a ResNet-32 run that was not slowed down by other work on the device."""
 VARIANT_NAMES = {
     "decay": "decay",
     "lr / 3": "third",
@@ -48,14 +58,16 @@ def facts() -> dict[str, str]:
     def find(configuration: Record) -> Record | None:
         return records.get(key(configuration))
 
-    tables = {name: make_table(name, table_rows(name, Request()), find) for name in ("table2", "table3")}
+    rows = {name: rows_shown(name, Request(), find) for name in ("table2", "table3")}
+    tables = {name: make_table(name, own, find) for name, own in rows.items()}
     cells = [cell for table in tables.values() for cell in table.compared]
     parts: list[Iterator[tuple[str, str]]] = [
-        _times(find),
+        _times(rows, find),
         _agreement(cells),
+        _weak_evidence(cells),
         _cells(cells),
         _variants(variants.variant_results(Request(), find)),
-        _resnet(cells, find),
+        _resnet([row for row in rows["table3"] if row.model == "resnet32"], cells, find),
         _slopes(find),
         _conclusions(list(tables.values()), find),
     ]
@@ -69,11 +81,15 @@ def _model(row: TableRow) -> str:
 # ------------------------------------------------------------------------------------------------- runs and their time
 
 
+def _runs(rows: Iterable[TableRow]) -> list[Record]:
+    return [run for row in rows for seed in row.seeds for run in row.trial(seed)]
+
+
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _times(find: Find) -> Iterator[tuple[str, str]]:
+def _times(table_rows: Mapping[str, Sequence[TableRow]], find: Find) -> Iterator[tuple[str, str]]:
     """Yield the runs and training time of each command; a run that several commands share is counted once."""
     commands: list[tuple[str, str, Callable[[Record], bool]]] = [
         ("`table2`", "table2", lambda run: True),
@@ -87,16 +103,19 @@ def _times(find: Find) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     rows = []
     for label, target, wanted in commands:
-        runs = {key(run): run for run in EXPERIMENTS[target](Request()) if wanted(run) and key(run) not in seen}
+        trained = _runs(table_rows[target]) if target in table_rows else EXPERIMENTS[target](Request())
+        runs = {key(run): run for run in trained if wanted(run) and key(run) not in seen}
         seen |= runs.keys()
         seconds = sum(record["seconds"] for run in runs.values() if (record := find(run)))
         rows.append([label, str(len(runs)), _duration(seconds)])
     yield "times", table(["target", "runs", "training time"], rows)
-    resnet = [find(run) for run in EXPERIMENTS["table3"](Request()) if run["model"] == "resnet32"]
+    resnet = [find(run) for run in _runs(table_rows["table3"]) if run["model"] == "resnet32"]
     seconds = [record["seconds"] for record in resnet if record]
+    fast = [value for value in seconds if value < FAST_SECONDS]
     yield "resnet-runs", str(len(seconds))
     yield "resnet-mean-seconds", f"{fmean(seconds):.0f}"
-    yield "resnet-fast-runs", str(sum(value < 75 for value in seconds))
+    yield "resnet-fast-runs", str(len(fast))
+    yield "resnet-fast-seconds", f"{min(fast):.0f} to {max(fast):.0f}"
     yield "resnet-slowest-seconds", f"{max(seconds):.0f}"
 
 
@@ -119,6 +138,22 @@ def _agreement(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
     head = ["", "trials per cell", "cells", "agree", "largest difference in agreeing cells, points"]
     yield "agreement", table(head, rows)
     yield "agreement-points", f"{AGREEMENT_POINTS:g}"
+
+
+def _weak_evidence(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
+    """Yield notes on the cells of ResNet-32; they are empty if all cells have as many trials as in the paper."""
+    own = [cell for cell in cells if cell.row.model == "resnet32"]
+    trials = min(cell.runs for cell in own)
+    widest = max((cell for cell in own if cell.agrees), key=lambda cell: abs(cell.difference()))
+    note = f"For ResNet-32, agreement is weak evidence, because each cell has only {trials} trials."
+    largest = (
+        f"The largest difference in a cell that agrees is {abs(widest.difference()):.1f} points "
+        f"({widest.column.label} at ({widest.row.priors_label}))."
+    )
+    few = trials < PAPER_TRIALS
+    yield "resnet-trials", str(trials)
+    yield "weak-evidence", textwrap.fill(f"{note} {largest}", 119) if few else ""
+    yield "weak-evidence-short", note if few else ""
 
 
 def _cells(cells: Sequence[ResultCell]) -> Iterator[tuple[str, str]]:
@@ -168,12 +203,12 @@ def _variants(results: Sequence[variants.VariantResult]) -> Iterator[tuple[str, 
     yield "third-leaky-agree", f"{sum(r.agrees for r in leaky)} of the {len(leaky)}"
 
 
-def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]]:
+def _resnet(rows: Sequence[TableRow], cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]]:
     """Yield the accuracy of ResNet-32 at the last epoch, the median of the last twenty epochs, and the paper's mean."""
     own = {(cell.row.set_priors, cell.column.name): cell for cell in cells if cell.row.model == "resnet32"}
     columns = [column for column in PAPER_COLUMNS if any(name == column.name for _, name in own)]
     last, late = [], []
-    for row in (row for row in table_rows("table3", Request()) if row.model == "resnet32"):
+    for row in rows:
         shown, medians = [], []
         for column in columns:
             cell = own[row.set_priors, column.name]
@@ -189,13 +224,11 @@ def _resnet(cells: Sequence[ResultCell], find: Find) -> Iterator[tuple[str, str]
     yield "resnet-late", table(head, late)
     trials = own[(0.8, 0.2), "leaky_relu"].trials
     yield "resnet-leaky-trials", " and ".join(f"{value:.1f}" for value in trials.values())
-    (row,) = (
-        row for row in table_rows("table3", Request()) if row.model == "resnet32" and row.set_priors == (0.6, 0.4)
-    )
+    (row,) = (row for row in rows if row.set_priors == (0.6, 0.4))
     run = find(experiments.variant_run(row, "lr 5e-3", -1.0, 0))
     curve = [100 * value for value in run["curves"]["test_accuracy"][-50:]]
     yield "appendix-c-range", f"{min(curve):.0f} and {max(curve):.0f}"
-    used = [find(run)["environment"] for run in EXPERIMENTS["table3"](Request()) if run["model"] == "resnet32"]
+    used = [record["environment"] for run in _runs(rows) if (record := find(run))]
     yield "resnet-float32-runs", str(sum(each["precision"] == "float32" for each in used))
 
 

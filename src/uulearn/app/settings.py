@@ -139,11 +139,13 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    """Format a value as TOML; strings, numbers and lists are written as in JSON."""
+    """Format a value as TOML; strings, finite numbers and lists are written as in JSON."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + " }"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))  # TOML has inf and nan, JSON does not
     if isinstance(value, bool | int | float | str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     raise ValueError(f"{value!r} cannot be written as TOML; use numbers, strings and lists.")

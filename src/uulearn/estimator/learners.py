@@ -213,12 +213,13 @@ class FoldScores:
     model: TrainedModel
     history: History
     scores: tuple[Tensor, Tensor]
+    error: NonFiniteRiskError | None = None
+    """Error of a model that diverged while the other models that were trained together did not."""
 
     def check_finite(self) -> FoldScores:
         """Return the fit, or raise an error if it diverged; batched training itself continues with the other runs."""
-        reason = self.history.stop_reason
-        if reason is not None and "not finite" in reason:
-            raise NonFiniteRiskError(f"{reason}; lower lr, or scale the columns.")
+        if self.error is not None:
+            raise self.error
         # The last step may diverge, and no risk is computed after it. A mean overflows earlier than its parts.
         if not torch.cat(self.scores).abs().mean().isfinite():
             raise NonFiniteRiskError("scores of held-out rows are not finite; lower lr, or scale the columns.")
@@ -583,7 +584,7 @@ class NetworkLearner(Learner):
         return dataclasses.replace(self._trained(module.eval(), getattr(torch, precision)), consistency=choice)
 
     def _fold_scores(self, fits: Sequence[FoldFit]) -> list[FoldScores]:
-        return [FoldScores(self._trained(fit.model, fit.dtype), fit.history, fit.scores) for fit in fits]
+        return [FoldScores(self._trained(fit.model, fit.dtype), fit.history, fit.scores, fit.error) for fit in fits]
 
     def _trained(self, module: nn.Module, dtype: torch.dtype) -> NetworkModel:
         forced = self.options.precision == "bfloat16"

@@ -45,7 +45,7 @@ def render(targets: Iterable[str], request: Request, store: RunStore, out: str |
 
 def _studies(request: Request, find: Find, out: Path) -> list[Page]:
     """Write the pages on the choice of λ and on the conclusions of Section 4, based on the runs of both tables."""
-    rows = {table: _rows_shown(table, request, find) for table in TABLE_MODELS}
+    rows = {table: rows_shown(table, request, find) for table in TABLE_MODELS}
     pages = []
     trials = {table: selection.trials_of(own, find) for table, own in rows.items()}
     if any(trials.values()):
@@ -77,7 +77,7 @@ def check_drawing(targets: Iterable[str]) -> None:
 def _page(target: str, request: Request, find: Find, out: Path) -> Page:
     """Write the files of a target; existing files are unchanged if the target has no runs."""
     if target in TABLE_MODELS:
-        table = make_table(target, _rows_shown(target, request, find), find)
+        table = make_table(target, rows_shown(target, request, find), find)
         forms = TABLE_FORMATS if any(cell.runs for cell in table) else {}
         paths = [path for end, form in forms.items() for path in _written(out / f"{target}.{end}", form(table)).paths]
         return Page(target, paths, table)
@@ -162,7 +162,7 @@ def _precision_notes(rows: Collection[TableRow], find: Find) -> list[str]:
     return [f"Runs of {name} are in {' and '.join(sorted(used))}." for name, used in found.items() if len(used) > 1]
 
 
-def _rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
+def rows_shown(table: str, request: Request, find: Find) -> list[TableRow]:
     """Return the rows of all datasets that are requested or have stored runs, including additional stored trials."""
     shown = []
     for dataset in experiments.DATASETS:

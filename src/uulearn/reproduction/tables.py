@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from uulearn.reproduction.experiments import ResultRow
+from uulearn.reproduction.experiments import PAPER_TRIALS, ResultRow
 from uulearn.reproduction.reference import PaperCell, PaperTable, Spread
 from uulearn.reproduction.statistics import agrees, best_methods, mean_std
 
@@ -101,6 +101,16 @@ class ResultTable:
     def disagreeing(self) -> list[ResultCell]:
         """Complete cells whose accuracy does not agree with the paper, sorted by decreasing difference."""
         return sorted((cell for cell in self if cell.agrees is False), key=lambda cell: -abs(cell.difference() or 0))
+
+    @property
+    def few_trials(self) -> dict[str, int]:
+        """Datasets with compared cells of fewer trials than the paper's, and their smallest number of trials."""
+        found: dict[str, int] = {}
+        for cell in self.compared:
+            if cell.runs < PAPER_TRIALS:
+                name = cell.row.dataset_label
+                found[name] = min(cell.runs, found.get(name, cell.runs))
+        return found
 
     @property
     def incomplete(self) -> list[ResultCell]:

@@ -5,6 +5,7 @@ The file name of a stored model is a digest of everything that the model depends
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,7 +225,7 @@ def train_job(trials: Trials, job: TrainingJob) -> dict[Place, Result]:
         try:
             parts = learner.train_folds(task, folds)
         except NonFiniteRiskError as error:
-            return results | {(first, folds[0]): NonFiniteRiskError(str(error).partition(":")[0])}  # without the advice
+            return results | {(first, folds[0]): _without_advice(error)}
         results |= {(first, fold): _check_finite(part) for fold, part in zip(folds, parts, strict=True)}
     return results
 
@@ -234,7 +235,11 @@ def _check_finite(fitted: FoldScores) -> Result:
     try:
         return fitted.check_finite()
     except NonFiniteRiskError as error:
-        return NonFiniteRiskError(str(error).partition(";")[0])  # without the advice
+        return _without_advice(error)
+
+
+def _without_advice(error: NonFiniteRiskError) -> NonFiniteRiskError:
+    return NonFiniteRiskError(re.split("[:;]", str(error))[0])
 
 
 def model_names(trials: Trials) -> dict[Place, str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from uulearn.exceptions import NonFiniteRiskError
 
 BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
 """Metrics that a trainer computes for every batch."""
@@ -29,6 +32,22 @@ def make_record(epoch: int, metrics: Sequence[float], lr: float) -> dict[str, An
     positive, negative, *others = metrics
     terms = {"positive": positive, "negative": negative, "unbiased": positive + negative}
     return {"epoch": epoch, **terms, **dict(zip(TRAINING_METRICS[2:], others, strict=True)), "lr": lr}
+
+
+def risk_is_finite(record: dict[str, Any]) -> bool:
+    """Return whether the risk terms and the objective of an epoch are finite."""
+    return all(math.isfinite(record[name]) for name in ("positive", "negative", "objective"))
+
+
+def non_finite_error(record: dict[str, Any], advice: str = "") -> NonFiniteRiskError:
+    """Return the error of a run that diverged in the epoch of this record; ``advice`` is added to the message."""
+    return NonFiniteRiskError(
+        f"{'a weight' if risk_is_finite(record) else 'the risk'} stopped being finite in epoch {record['epoch']}: "
+        f"positive term {record['positive']:.4g}, negative term {record['negative']:.4g}, objective "
+        f"{record['objective']:.4g}. Likely causes: a learning rate that is too high (now {record['lr']:g}), inputs "
+        "that are not scaled, a custom loss or model that overflows, or method 'unbiased', whose risk has no lower "
+        f"bound.{advice}"
+    )
 
 
 @dataclass

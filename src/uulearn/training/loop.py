@@ -35,6 +35,8 @@ from uulearn.training.history import (
     History,
     StopReason,
     make_record,
+    non_finite_error,
+    risk_is_finite,
 )
 from uulearn.training.options import RunOptions, build_optimizer, build_scheduler, few_threads, kernel_parameters
 from uulearn.training.precision import resolve_precision
@@ -449,20 +451,14 @@ class Trainer:
             for name, value in module.state_dict().items()
             if isinstance(value, Tensor)
         )
-        if weights_finite and all(math.isfinite(record[name]) for name in ("positive", "negative", "objective")):
+        if weights_finite and risk_is_finite(record):
             return
         for module, state in zip(self._trained_modules(), self._last_finite, strict=True):
             module.load_state_dict(state)
         epoch = record["epoch"]
         restored = f"weights after epoch {epoch - 1}" if epoch > 1 else "initial weights"
         self.history.stop_reason = StopReason.NOT_FINITE.format(epoch)
-        what = "risk" if weights_finite else "risk or a weight"
-        raise NonFiniteRiskError(
-            f"the {what} stopped being finite in epoch {epoch}: positive term {record['positive']:.4g}, negative "
-            f"term {record['negative']:.4g}, objective {record['objective']:.4g}. Likely causes: a learning rate "
-            f"that is too high (now {record['lr']:g}), inputs that are not scaled, a custom loss or model that "
-            f"overflows, or method 'unbiased', whose risk has no lower bound. The {restored} were restored."
-        )
+        raise non_finite_error(record, f" The {restored} were restored.")
 
     def _parts(self) -> dict[str, Any]:
         names = ("model", "average", "optimizer", "scheduler", "crossed")

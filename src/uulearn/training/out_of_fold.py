@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from uulearn.data.holdout import Positions
 from uulearn.data.rows import Rows, TwoSets
+from uulearn.exceptions import NonFiniteRiskError
 from uulearn.risk import UURisk
 from uulearn.training.history import History
 from uulearn.training.loop import Callback, Trainer
@@ -28,6 +29,8 @@ class FoldFit:
     history: History
     scores: tuple[Tensor, Tensor]
     dtype: torch.dtype
+    error: NonFiniteRiskError | None = None
+    """Error of a model that diverged while the other models that were trained together did not."""
 
 
 def count_folds(folds: tuple[Positions, Positions]) -> int:

@@ -84,13 +84,15 @@ def fit_folds_batched(
         ]
         own_options = dataclasses.replace(options, seed=runs[0].seed)
         trainer = BatchedTrainer(table, runs, options=own_options, test=labeled, **settings)
-        histories, models = trainer.run(), trainer.models()
+        histories, models, errors = trainer.run(), trainer.models(), trainer.errors()
         scores, crossed = trainer.scores(table), trainer.held_out_scores()
         for number, ((fold, place), module, history) in enumerate(zip(together, models, histories, strict=True)):
             own = scores[number]
             own[torch.cat(held_out[fold])] = crossed[number]
             inside = _rows(index, [np.flatnonzero(part == fold) for part in folds])
-            found[fold, place] = FoldFit(module, history, (own[inside[0]], own[inside[1]]), trainer.dtype)
+            found[fold, place] = FoldFit(
+                module, history, (own[inside[0]], own[inside[1]]), trainer.dtype, errors[number]
+            )
     return [[found[fold, place] for fold in chosen] for place in range(len(variants))]
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from uulearn import defaults
 from uulearn.data.batches import BatchPlan
+from uulearn.exceptions import NonFiniteRiskError
 from uulearn.models import Linear
 from uulearn.risk.losses import LossFunction, get_loss
 from uulearn.training.batched.consistency import BatchedViews
@@ -32,6 +33,7 @@ from uulearn.training.history import (
     History,
     StopReason,
     make_record,
+    non_finite_error,
 )
 from uulearn.training.options import RunOptions, few_threads
 from uulearn.training.precision import resolve_precision
@@ -52,7 +54,8 @@ class BatchedTrainer:
     """Trainer for R linear models or MLPs, each with its own rows, risk, seed and learning rate.
 
     Each run gives the same result as `uulearn.training.Trainer` with the same seed, up to rounding errors. If the risk
-    of a run is not finite, the run stops with its last weights and records the reason; the other runs continue.
+    of a run is not finite, the run stops with its last weights and records the reason and the error (see `errors`); the
+    other runs continue.
 
     Parameters
     ----------
@@ -134,6 +137,7 @@ class BatchedTrainer:
         n_metrics = len(TRAINING_METRICS) + (0 if self.options.consistency is None else len(CONSISTENCY_METRICS))
         self.totals = torch.zeros(n_metrics, len(runs), device=self.device)
         self.histories = [History(labels_used=test is not None) for _ in runs]
+        self._errors: list[NonFiniteRiskError | None] = [None for _ in runs]
         stops_early = follow_epochs(self.options, self.held_out is not None) is not None
         self.best_weights = (
             BestWeights(self._final, self.network.per_run, self.histories, self.options) if stops_early else None
@@ -382,9 +386,14 @@ class BatchedTrainer:
                 history.epochs.append(record)
             elif history.stop_reason is None:
                 history.stop_reason = StopReason.NOT_FINITE.format(epoch)
+                self._errors[place] = non_finite_error(record)
         return records
 
     # -------------------------------------------------------------------------------------------------------- results
+
+    def errors(self) -> list[NonFiniteRiskError | None]:
+        """Return the error of each run, as `uulearn.training.Trainer` raises it, or None if the run is finite."""
+        return self._in_given_order(self._errors)
 
     def models(self) -> list[nn.Module]:
         """Return the model of each run on the CPU, with averaged weights if there is a moving average."""
