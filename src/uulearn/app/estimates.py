@@ -30,7 +30,7 @@ HISTOGRAM_TAIL = 0.002
 MAX_SHUFFLED_COLUMNS = 200
 """Maximum number of columns that are shuffled; each one requires scoring the evaluation rows again."""
 
-MEASURE_ALL = "By default, the time budget is the training time; --sensitivity measures all changes without a budget."
+MEASURE_ALL = "By default, the time budget is a quarter of the training time; --sensitivity measures all changes."
 SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
 Priors = tuple[float, float]
