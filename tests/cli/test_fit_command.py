@@ -674,7 +674,7 @@ def test_wrong_priors_are_measured_no_longer_than_training(options, step, rows, 
     assert facts.budget_note is None
     if not rows and not options:
         assert re.match(r"A time budget of \d.* s is too short: the analysis trains at least 3 models", facts.skipped)
-        assert "--sensitivity measures all changes without a budget." in facts.skipped
+        assert "--sensitivity measures all changes." in facts.skipped
 
 
 def test_report_says_how_many_changes_were_measured(files, uulearn, tmp_path, monkeypatch):
