@@ -41,6 +41,7 @@ from uulearn import UUClassifier
 from uulearn.data import DenseRows
 from uulearn.datasets import make_sets
 from uulearn.estimator.auto import AutoLearner
+from uulearn.tabular.encoder import TableEncoder
 
 KEEL = (
     "optdigits", "marketing", "chess", "satimage", "letter", "contraceptive", "penbased", "splice", "texture",
@@ -147,7 +148,7 @@ def fit(folder: Path, out: Path, end: float, cell: Cell) -> str:
     with warnings.catch_warnings(), mock.patch.object(AutoLearner, "_train_all", record):
         warnings.simplefilter("ignore")
         classifier.fit_sets(*(frame.iloc[part].reset_index(drop=True) for part in drawn.indices))
-    assert classifier.encoder_ is not None
+    assert isinstance(classifier.encoder_, TableEncoder)
     data, folds = trained["task"].in_folds()
     rows = np.concatenate([held_out.X0[:, 0], held_out.X1[:, 0]])
     encoded = torch.as_tensor(np.asarray(classifier.encoder_.transform(frame.iloc[rows].reset_index(drop=True))))

@@ -1,7 +1,7 @@
 """Compare rules that weigh boosted trees and an MLP without labels (``model="auto"``), on tables that no page reports.
 
 `auto_fits.py` trains the models and stores their scores. Here, the risk on the held-out sets is computed for each
-weight of the MLP from 0 to 1 in steps of 0.05, with the calibration of `UUClassifier`. Each rule computes a weight from
+weight of the MLP from 0 to 1 in steps of 0.1, with the calibration of `UUClassifier`. Each rule computes a weight from
 the out-of-fold scores of the training rows, and its risk is interpolated. No rule uses labels, nor the held-out sets.
 
     python benchmarks/study/auto_rules.py --scores FOLDER_OF_SCORES [--workers 2]
@@ -28,7 +28,7 @@ from resuming import STUDY
 from scipy.special import expit
 from scipy.stats import norm
 
-from uulearn.estimator.auto import decision_weights
+from uulearn.estimator.auto import POWER, decision_weights
 from uulearn.metrics.calibration import (
     PlattScaling,
     calibrate_out_of_fold,
@@ -39,7 +39,7 @@ from uulearn.metrics.calibration import (
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE, OutOfFoldCorrection
 
 STORE = STUDY / "auto_rules.jsonl.gz"
-WEIGHTS = np.linspace(0, 1, 21)
+WEIGHTS = np.linspace(0, 1, 11)
 """Weights of the MLP; the trees have the rest."""
 
 Floats = NDArray[np.float64]
@@ -91,7 +91,7 @@ def likelihood(power: float, prior: float = 0.5) -> Rule:
 
 def stacking(power: float, prior: tuple[float, float] = (1.0, 1.0)) -> Rule:
     """Return the rule that averages the weight over its posterior, with a beta distribution as prior."""
-    inside = WEIGHTS.clip(0.0125, 0.9875)
+    inside = WEIGHTS.clip(0.025, 0.975)
     log_prior = (prior[0] - 1) * np.log(inside) + (prior[1] - 1) * np.log(1 - inside)
 
     def rule(found: Evidence) -> float:
@@ -110,16 +110,26 @@ RULES: dict[str, Rule] = {
     "boosting": lambda found: 0.0,
     "mlp": lambda found: 1.0,
     "average": lambda found: 0.5,
-    **{f"fixed {weight}": (lambda found, weight=weight: weight) for weight in (0.6, 0.7, 0.8)},  # type: ignore[misc]
-    **{f"threshold {errors}": threshold(errors) for errors in (2, 3, 4)},
-    **{f"threshold 2, otherwise {weight}": threshold(2, weight) for weight in (0.6, 0.7)},
-    **{f"{which} {prior}": probability(which, prior) for which in ("zero_one", "log_loss", "brier")
-       for prior in (0.5, 0.6, 0.7)},
-    **{f"likelihood {power}, {prior}": likelihood(power, prior) for power in (0.1, 0.25, 0.5, 1)
-       for prior in (0.5, 0.6, 0.7)},
-    **{f"stacking {power}, {prior}": stacking(power, prior) for power in (0.6, 1, 2)
-       for prior in ((1, 1), (2, 2), (2, 1), (4, 2))},
-}  # fmt: skip
+    "fixed 0.6": lambda found: 0.6,
+    "fixed 0.7": lambda found: 0.7,
+    "threshold 2": threshold(2),
+    "threshold 3": threshold(3),
+    "threshold 4": threshold(4),
+    "threshold 2, otherwise 0.6": threshold(2, 0.6),
+    "zero_one": probability("zero_one"),
+    "log_loss": probability("log_loss"),
+    "brier": probability("brier"),
+    "log_loss 0.7": probability("log_loss", 0.7),
+    "likelihood 0.25": likelihood(0.25),
+    "likelihood 0.5": likelihood(0.5),
+    "likelihood 0.25, 0.7": likelihood(0.25, 0.7),
+    "best likelihood": lambda found: float(WEIGHTS[found.likelihoods.argmax()]),
+    "stacking": stacking(POWER),
+    "stacking 2": stacking(2),
+    "stacking, 2 2": stacking(POWER, (2, 2)),
+    "stacking, 2 1": stacking(POWER, (2, 1)),
+    "stacking, 4 2": stacking(POWER, (4, 2)),
+}
 """Weight of the MLP by each rule."""
 
 
@@ -236,13 +246,9 @@ def compare(lines: Sequence[Line], rule: str) -> Result:
         risks.append(risk)
         regrets.append(risk - min(curves[:, 0].mean(), curves[:, -1].mean()))
         changes[table].append(risk - middle)
-    sums = [sum(own) - len(own) * np.mean(sum(changes.values(), [])) for own in changes.values()]
-    return Result(
-        float(np.mean(risks)),
-        float(np.mean(sum(changes.values(), []))),
-        float(np.sqrt(np.square(sums).sum()) / len(cells)),
-        np.array(regrets),
-    )
+    mean = float(np.mean([change for own in changes.values() for change in own]))
+    sums = [sum(own) - len(own) * mean for own in changes.values()]
+    return Result(float(np.mean(risks)), mean, float(np.sqrt(np.square(sums).sum()) / len(cells)), np.array(regrets))
 
 
 def read(path: Path = STORE) -> list[Line]:

@@ -276,9 +276,14 @@ class AutoLearner(Learner):
             raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
         weights = weigh(decisions, sets, task.set_priors, task.target_prior)
         for entry in compare_risks(decisions, sets, task.set_priors, task.target_prior):
-            found = {"weight": weights[entry.model], "used": weights[entry.model] > 0}
-            risk = {"risk": entry.risk, "difference": entry.difference, "standard_error": entry.standard_error}
-            compared[entry.model] = dataclasses.replace(compared[entry.model], **found, **risk)
+            compared[entry.model] = dataclasses.replace(
+                compared[entry.model],
+                used=weights[entry.model] > 0,
+                weight=weights[entry.model],
+                risk=entry.risk,
+                difference=entry.difference,
+                standard_error=entry.standard_error,
+            )
         comparison = tuple(compared.values())
         used = [entry.model for entry in comparison if entry.used]
         main = max(comparison, key=lambda entry: entry.weight).model
