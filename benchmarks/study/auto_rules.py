@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from auto_fits import MODELS
 from numpy.typing import NDArray
 from resuming import STUDY
 from scipy.special import expit
@@ -39,6 +38,7 @@ from uulearn.metrics.calibration import (
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE, OutOfFoldCorrection
 
 STORE = STUDY / "auto_rules.jsonl.gz"
+MODELS = ("boosting", "mlp")
 WEIGHTS = np.linspace(0, 1, 11)
 """Weights of the MLP; the trees have the rest."""
 
