@@ -32,6 +32,7 @@ import frames
 import numpy as np
 import pandas as pd
 import torch
+from auto_rules import MODELS, file_name
 from boosting_choice import read_table
 from frames import LABEL, Source
 from numpy.typing import NDArray
@@ -65,7 +66,6 @@ MIXED = {
     "slid": Source("carData/SLID", "GPL (>= 2)", "sex"),
 }  # fmt: skip
 TABLES = (*KEEL, *MIXED)
-MODELS = ("boosting", "mlp")
 SIZES = (100, 300, 1000, 3000)
 SEEDS = range(100, 104)
 HELD_OUT_PRIORS = (0.9, 0.1)
@@ -106,11 +106,6 @@ def planned(folder: Path, seeds: Sequence[int], sizes: Sequence[int]) -> Iterato
         left = min(labels.sum() - positives, (labels == 0).sum() - (sum(shares) * rows - positives))
         if left > HELD_OUT_SIZES[0]:
             yield {"table": name, "rows": rows, "draw": draw, "seed": seed}
-
-
-def file_name(cell: Cell) -> str:
-    """Return the name of the file with the scores of a cell."""
-    return "{table}-{rows}-{draw}-{seed}.npz".format(**cell | {"draw": cell["draw"].replace(":", "to")})
 
 
 # -------------------------------------------------------------------------------------------------------------- one fit
@@ -172,10 +167,10 @@ def fit(folder: Path, out: Path, end: float, cell: Cell) -> str:
         "used": [entry.model for entry in classifier.comparison_ or () if entry.used],
     }
     path = out / file_name(cell)
-    np.savez_compressed(
-        path.with_suffix(".tmp.npz"), folds=np.concatenate(folds).astype(np.int8), about=json.dumps(about), **arrays
-    )
-    path.with_suffix(".tmp.npz").rename(path)
+    partial = path.with_suffix(".partial")
+    with partial.open("wb") as file:
+        np.savez_compressed(file, folds=np.concatenate(folds).astype(np.int8), about=json.dumps(about), **arrays)
+    partial.rename(path)
     return path.name
 
 

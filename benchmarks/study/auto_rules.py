@@ -46,6 +46,11 @@ Floats = NDArray[np.float64]
 Line = dict[str, Any]
 
 
+def file_name(cell: Mapping[str, Any]) -> str:
+    """Return the name of the file with the scores of a cell."""
+    return "{table}-{rows}-{draw}-{seed}.npz".format(**{**cell, "draw": cell["draw"].replace(":", "to")})
+
+
 @dataclass(frozen=True)
 class Difference:
     """Loss of the trees minus loss of the MLP on out-of-fold rows, with its standard error."""
@@ -252,21 +257,29 @@ def compare(lines: Sequence[Line], rule: str) -> Result:
 
 
 def read(path: Path = STORE) -> list[Line]:
-    """Return the stored fits."""
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    """Return the stored fits; a missing file counts as empty."""
+    return (
+        []
+        if not path.exists()
+        else [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+    )
 
 
 def main() -> None:
     """Apply all rules to stored scores, or print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scores", type=Path, help="folder of scores, written by auto_fits.py")
+    parser.add_argument("--files", default="*.npz", help="pattern of the files to read; fits in the store are skipped")
     parser.add_argument("--store", type=Path, default=STORE)
     parser.add_argument("--workers", type=int, default=1, help="number of processes")
     asked = parser.parse_args()
     if asked.scores is not None:
-        paths = sorted(path for path in asked.scores.glob("*.npz") if not path.stem.endswith(".tmp"))
+        lines = [line for line in read(asked.store) if line["rules"].keys() == RULES.keys()]
+        done = {file_name(line) for line in lines}
+        paths = sorted(path for path in asked.scores.glob(asked.files) if path.name not in done)
         with ProcessPoolExecutor(asked.workers, get_context("spawn")) as pool:
-            lines = list(pool.map(evaluate, paths, chunksize=8))
+            lines += pool.map(evaluate, paths, chunksize=8)
+        lines.sort(key=lambda line: (line["seed"], line["rows"], line["table"], line["draw"]))
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         asked.store.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     lines = read(asked.store)
