@@ -26,7 +26,7 @@ from sklearn.model_selection import train_test_split
 
 from uulearn import UUClassifier
 from uulearn.datasets import make_sets
-from uulearn.estimator.auto import compare
+from uulearn.estimator.auto import compare_risks
 from uulearn.training.options import TrainingOptions
 
 STORE = STUDY / "mlp_larger.jsonl"
@@ -72,7 +72,7 @@ def run(keel: Path, device: str, store: Path) -> None:
             assert found.out_of_fold_scores_ is not None
             assert found.out_of_fold_evaluation_ is not None
             decisions = {setting: found.out_of_fold_scores_}
-            line["risk"] = compare(decisions, np.repeat([0, 1], size), priors, target_prior)[0].risk
+            line["risk"] = compare_risks(decisions, np.repeat([0, 1], size), priors, target_prior)[0].risk
             line["auc"] = found.out_of_fold_evaluation_.auc.unclipped
             line["wall"] = time.perf_counter() - started
             line["epochs"] = [len(history) for history in found.history_.models]

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uulearn import UUClassifier
+from uulearn.data import DenseRows
 from uulearn.estimator import auto
-from uulearn.estimator.auto import compare, cross_choices, decision_weights
+from uulearn.estimator.auto import compare_risks, cross_weigh, decision_weights, weigh
 from uulearn.estimator.learners import ModelState
 from uulearn.exceptions import ModelFormatError
 from uulearn.risk import uu_risk
@@ -43,8 +44,8 @@ def fit(kind, n=250, noise=0.4, **parameters):
 class TestChoice:
     def test_uses_a_model_that_can_represent_the_classes(self):
         clf, X, y = fit("xor", model_params=QUICK)
-        used = {entry.model: entry.used for entry in clf.comparison_}
-        assert used == {"linear": False, "mlp": True}
+        weights = {entry.model: entry.weight for entry in clf.comparison_}
+        assert weights["mlp"] > 0.8
         assert (clf.predict(X) == y).mean() > 0.9
 
     def test_boosting_takes_part(self):
@@ -91,41 +92,79 @@ class TestComparison:
         expected = uu_risk(
             torch.from_numpy(scores), torch.from_numpy(sets), priors, target_prior, loss="zero_one", method="unbiased"
         ).unbiased.item()
-        assert compare({"a": scores}, sets, priors, target_prior)[0].risk == pytest.approx(expected)
+        assert compare_risks({"a": scores}, sets, priors, target_prior)[0].risk == pytest.approx(expected)
         weights = decision_weights(sets, priors, target_prior)
         assert target_prior + weights[scores > 0].sum() == pytest.approx(expected)
 
-    def test_equal_models_are_all_used(self):
+    def test_equal_models_have_no_difference(self):
         sets = np.repeat([0, 1], 50)
         scores = np.random.default_rng(0).normal(size=100)
-        found = compare({"a": scores, "b": scores}, sets, (0.7, 0.3), 0.5)
-        assert [(entry.used, entry.difference, entry.standard_error) for entry in found] == [(True, 0, 0)] * 2
+        found = compare_risks({"a": scores, "b": scores}, sets, (0.7, 0.3), 0.5)
+        assert [(entry.difference, entry.standard_error) for entry in found] == [(0, 0)] * 2
 
-    def test_a_row_does_not_choose_its_own_model(self):
+
+class TestWeights:
+    @given(st.integers(0, 2**32 - 1), st.floats(0.05, 0.95), st.booleans())
+    def test_weights_are_the_posterior_mean(self, seed, target_prior, swapped):
+        rng = np.random.default_rng(seed)
+        priors = np.array((0.3, 0.9) if swapped else (0.7, 0.2))
+        sets = np.concatenate([[0, 1], rng.integers(0, 2, 10)])
+        decisions = {name: rng.normal(0, 0.5, size=12) for name in ("linear", "mlp")}
+        sizes, posterior = np.bincount(sets), []
+        pooled = sizes @ priors / 12
+        for weight in np.linspace(0, 1, 11):
+            odds = np.exp((1 - weight) * decisions["linear"] + weight * decisions["mlp"])
+            positive = 1 / (1 + (1 - pooled) / pooled * target_prior / (1 - target_prior) / odds)  # at the pooled prior
+            both = sizes[:, None] * (
+                priors[:, None] / pooled * positive + (1 - priors[:, None]) / (1 - pooled) * (1 - positive)
+            )
+            posterior.append(np.prod((both / both.sum(axis=0))[sets, np.arange(12)]) ** auto.POWER)
+        expected = np.average(np.linspace(0, 1, 11), weights=posterior)
+        found = weigh(decisions, sets, tuple(priors), target_prior)
+        assert list(found.values()) == pytest.approx([1 - expected, expected])
+
+    def test_weights_do_not_depend_on_the_order_of_sets(self):
+        rng = np.random.default_rng(0)
+        sets, decisions = rng.integers(0, 2, 100), {name: rng.normal(size=100) for name in "ab"}
+        swapped = weigh(decisions, 1 - sets, (0.2, 0.7), 0.4)
+        assert swapped == pytest.approx(weigh(decisions, sets, (0.7, 0.2), 0.4))
+
+    def test_a_row_does_not_weigh_its_own_models(self):
         rng = np.random.default_rng(1)
         sets, folds = np.repeat([0, 1], 200), np.tile(np.arange(5), 80)
         decisions = {name: rng.normal(size=400) for name in "abc"}
-        before = cross_choices(decisions, sets, folds, (0.7, 0.3), 0.5)
-        # Model a becomes perfect in fold 0; the choice for fold 0 must stay the same.
+        before = cross_weigh(decisions, sets, folds, (0.7, 0.3), 0.5)
+        # Model a becomes perfect in fold 0; the weights for fold 0 must stay the same.
         changed = {**decisions, "a": np.where(folds == 0, np.where(sets == 0, 5.0, -5.0), decisions["a"])}
-        after = cross_choices(changed, sets, folds, (0.7, 0.3), 0.5)
+        after = cross_weigh(changed, sets, folds, (0.7, 0.3), 0.5)
         outside = {name: own[folds != 0] for name, own in decisions.items()}
-        used = [entry.model for entry in compare(outside, sets[folds != 0], (0.7, 0.3), 0.5) if entry.used]
+        weights = weigh(outside, sets[folds != 0], (0.7, 0.3), 0.5)
         for found, own in ((before, decisions), (after, changed)):
-            expected = np.mean([own[name][folds == 0] for name in used], axis=0)
-            np.testing.assert_allclose(found[folds == 0], expected, rtol=1e-6)
+            expected = sum(weights[name] * own[name][folds == 0] for name in "abc")
+            np.testing.assert_allclose(found[folds == 0], expected, rtol=1e-5, atol=1e-6)
 
-    def test_choosing_among_useless_models_is_not_optimistic(self):
+    def test_weights_of_useless_models_are_not_optimistic(self):
         priors, risks, naive = (0.7, 0.3), [], []
         sets, folds = np.repeat([0, 1], 100), np.tile(np.arange(5), 40)
-        for seed in range(200):
+        for seed in range(150):
             rng = np.random.default_rng(seed)
-            decisions = {name: rng.normal(size=200) for name in "abcdef"}
-            crossed = cross_choices(decisions, sets, folds, priors, 0.5)
-            risks.append(compare({"crossed": crossed}, sets, priors, 0.5)[0].risk)
-            naive.append(min(entry.risk for entry in compare(decisions, sets, priors, 0.5)))
-        assert np.mean(naive) < 0.4
+            decisions = {name: rng.normal(size=200) for name in "abc"}
+            crossed = cross_weigh(decisions, sets, folds, priors, 0.5)
+            risks.append(compare_risks({"crossed": crossed}, sets, priors, 0.5)[0].risk)
+            naive.append(min(entry.risk for entry in compare_risks(decisions, sets, priors, 0.5)))
+        assert np.mean(naive) < 0.45
         assert abs(np.mean(risks) - 0.5) < 4 * np.std(risks) / np.sqrt(len(risks))
+
+    def test_the_score_is_the_weighted_mean_of_the_log_odds(self):
+        clf, X, _ = fit("line", n=60, noise=0.8, epochs=20, calibrated=False, model_params=QUICK)
+        weights = {entry.model: entry.weight for entry in clf.comparison_}
+        assert 0 < weights["linear"] < 1
+        assert sum(weights.values()) == pytest.approx(1)
+        rows, expected = DenseRows(torch.from_numpy(X)), 0.0
+        for name, weight in weights.items():
+            alone, _, _ = fit("line", n=60, noise=0.8, epochs=20, calibrated=False, model_params={"models": [name]})
+            expected = expected + weight * alone.trained_.score(rows).numpy()
+        np.testing.assert_allclose(clf.decision_function(X), expected, rtol=1e-3, atol=1e-3)
 
 
 class TestBudget:
@@ -195,6 +234,9 @@ class TestOtherSettings:
             {"offsets": [float("nan")] * 5},
             {"sizes": [0, 250]},
             {"comparison": []},
+            {"comparison": [{"model": "linear", "used": True, "weight": 0.5}]},
+            {"comparison": [{"model": "linear", "used": True, "weight": float("nan")}]},
+            {"comparison": [{"model": "linear", "used": True, "weight": 1.0}, {"model": "mlp", "weight": 0.5}]},
             {"loss": "nope"},
             {"parts": {}},
         ],

@@ -151,12 +151,12 @@ def test_training_facts(page, facts):
 
 COMPARED = (
     ComparedModel(
-        *("boosting", True, 0.1, 0.0, 0.0, 1.0),
+        *("boosting", True, 0.7, 0.1, 0.0, 0.0, 1.0),
         parameters={"loss": "sigmoid", "lr": 0.1, "epochs": 200, "l2": 0.0, "model_params": None},
         best_epochs=(20, 20),
     ),
     ComparedModel(
-        *("mlp", True, 0.11, 0.01, 0.02, 3.0),
+        *("mlp", True, 0.3, 0.11, 0.01, 0.02, 3.0),
         parameters={"loss": "sigmoid", "lr": 0.01, "epochs": 60, "l2": 0.005, "model_params": {"hidden": [128, 128]}},
         best_epochs=(8, 12),
     ),
@@ -174,7 +174,7 @@ def compared(facts, history):
 
 def test_resolved_parameters_of_compared_models_are_shown(compared, facts):
     found = pairs(section(compared, "trained"))
-    assert found["Model"] == "average of boosting and mlp"
+    assert found["Model"] == "weighted average of boosting (70%) and mlp (30%)"
     assert found["Model boosting"] == "loss sigmoid, learning rate 0.1, at most 200 trees, best number of trees 20"
     assert found["Model mlp"] == (
         "loss sigmoid, learning rate 0.01, hidden layers 128-128, at most 60 epochs, best epochs 8 and 12"

@@ -7,11 +7,12 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "study"))
 
+import auto_rules
 import contenders
 import records
 from comparison import Comparison, compare
@@ -344,29 +345,34 @@ def _longer_training() -> Iterator[tuple[str, str]]:
 
 
 AUTO_RULES = {
-    "best": "the model with the lowest risk",
-    "simple1": "the simplest model within one standard error",
-    "avg0.5": "average within 0.5 standard errors",
-    "avg1": "average within one standard error",
-    "avg1.5": "average within 1.5 standard errors",
-    "avg2": "average within two standard errors",
-    "all": "average of all three models",
-    "mlp+boost": "average of trees and MLP",
+    "boosting": "only boosting",
+    "mlp": "only the MLP",
+    "average": "average with equal weights",
+    "fixed 0.7": "weight of the MLP 0.7",
+    "threshold 2": "a model is discarded if its zero-one risk is higher by two standard errors",
+    "threshold 3": "the same with three standard errors",
+    "zero_one": "probability that the MLP is better, by the zero-one risk",
+    "log_loss": "probability that the MLP is better, by the likelihood of the sets",
+    "likelihood 0.5": "square root of the likelihood of each model",
+    "best likelihood": "weights with the highest likelihood",
+    "stacking": "**mean of all weights, weighted by their likelihood**",
+    "stacking, 2 1": "the same, with a prior weight of the MLP of 2/3",
 }
 """Rules of ``benchmarks/study/auto_rules.py`` in words."""
 
 
 def _auto_rules() -> Iterator[tuple[str, str]]:
-    """Yield the label-free comparison of rules that choose among models."""
-    text = (ROOT / "results" / "study" / "auto_rules.jsonl").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
-    rows = []
+    """Yield the label-free comparison of rules that weigh the models."""
+    lines, rows = auto_rules.read(), []
     for rule, words in AUTO_RULES.items():
-        changes = [100 * (line[rule] - line["avg2"]) for line in lines]
-        error = stdev(changes) / len(changes) ** 0.5
-        rows.append([words, f"{signed(fmean(changes))} ± {error:.1f}" if error else "–"])
-    yield "auto-rules", table(["rule", "risk, points"], rows)
-    yield "auto-cells", str(len(lines))
+        found = auto_rules.compare(lines, rule)
+        change = "–" if rule == "average" else f"{signed(found.change, 2)} ± {found.change_error:.2f}"
+        rows.append([words, change, f"{(found.regrets > 2).mean():.1%}", f"{found.regrets.max():.1f}"])
+    yield "auto-rules", table(["weights", "risk, points", "more than 2 points behind", "largest, points"], rows)
+    yield "auto-fits", f"{len(lines):,}"
+    yield "auto-cells", str(len(found.regrets))
+    yield "auto-tables", str(len({line["table"] for line in lines}))
+    yield "auto-all-rules", str(len(lines[0]["rules"]))
 
 
 def _mean_over_tables(values: Sequence[tuple[str, float, float]]) -> tuple[float, float]:

@@ -50,18 +50,19 @@ def facts() -> dict[str, str]:
         "auto-fits": f"{len(both)}",
         "auto-seeds": f"{len({cell['auto']['configuration']['seed'] for cell in both})}",
         "auto-cells": f"{len(behind)}",
-        "auto-behind": signed(statistics.fmean(change for _, change, _ in behind)),
-        "auto-repeated": f"{sum(error is not None for _, _, error in behind)}",
-        "auto-noise": f"{sum(error is not None and change >= -2 * error for _, change, error in behind)}",
-        "auto-two-points": f"{sum(change >= -2 for _, change, _ in behind)}",
-        "auto-far": f"{sum(change < -2 for draw, change, _ in behind if draw != '0.6,0.4')}",
+        "auto-behind": signed(statistics.fmean(change for *_, change, _ in behind)),
+        "auto-repeated": f"{sum(error is not None for *_, error in behind)}",
+        "auto-noise": f"{sum(error is not None and change >= -2 * error for *_, change, error in behind)}",
+        "auto-two-points": f"{sum(change >= -2 for *_, change, _ in behind)}",
+        "auto-far": f"{sum(change < -2 for draw, _, change, _ in behind if draw != '0.6,0.4')}",
+        "auto-far-rows": " or ".join(map(str, sorted({rows for _, rows, change, _ in behind if change < -2}))),
         **_speed(),
         "encodings": _summary(_complete(stored, ENCODINGS), ENCODINGS),
     }
 
 
-def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, float, float | None]]:
-    """Return the draw, the accuracy of `auto` minus that of the better single model, and its standard error, by cell.
+def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, int, float, float | None]]:
+    """Return draw, rows, accuracy of `auto` minus that of the better single model, and its standard error, by cell.
 
     A cell is a table, a draw and a number of rows. The better model is the one with the higher mean over the seeds. The
     standard deviation over the seeds is pooled over all tables with the same draw and number of rows; there is no
@@ -82,6 +83,7 @@ def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, float, floa
     return [
         (
             cell[0],
+            cell[1],
             statistics.fmean(values),
             math.sqrt(statistics.fmean(spread[_size_group(cell)]) / len(values)) if len(values) > 1 else None,
         )

@@ -132,10 +132,12 @@ def sensitivity_facts(
 ) -> SensitivityFacts:
     """Measure how a wrong prior changes the estimated accuracy, by training one model per changed prior.
 
-    If several models were compared, the one with the lowest risk is trained. ``seconds`` is the time budget.
+    If several models were compared, the one with the highest weight is trained. ``seconds`` is the time budget.
     """
-    compared = [(entry.risk, entry.model) for entry in classifier.comparison_ or () if entry.risk is not None]
-    model: dict[str, Any] = {"model": min(compared)[1], "model_params": defaults.AUTO} if compared else {}
+    compared = [entry for entry in classifier.comparison_ or () if entry.risk is not None]
+    model: dict[str, Any] = {}
+    if compared:
+        model = {"model": max(compared, key=lambda entry: entry.weight).model, "model_params": defaults.AUTO}
     n_trees = [history.best_epoch for history in classifier.history_.models or () if history.best_epoch is not None]
     if model.get("model", classifier.model) == defaults.BOOSTING and n_trees:
         model |= {"epochs": max(n_trees), "early_stopping": False}

@@ -1,16 +1,17 @@
-"""Train several kinds of models on the same folds, and use those with the lowest estimated error (``model="auto"``).
+"""Train several kinds of models on the same folds, and average them with weights (``model="auto"``).
 
-The models are compared by the zero-one risk of their calibrated out-of-fold predictions, which needs no labels. Models
-whose risk is at most two standard errors above the lowest risk are considered equally good, so their log-odds are
-averaged. All other models are discarded.
+The models are compared by how well their calibrated out-of-fold probabilities predict the set of each row, which needs
+no labels (`weigh`). With few rows or close priors, the data hardly distinguish the models, so the weights are nearly
+equal. If one model is clearly better, it gets almost all of the weight.
 
-The comparison would make the estimated accuracy optimistic if a row took part in the choice of its own model.
-Therefore, the out-of-fold score of a row comes from the models that the rows of the other folds chose.
+The weights would make the estimated accuracy optimistic if a row took part in the weights of its own models.
+Therefore, the out-of-fold score of a row uses the weights that the rows of the other folds determine.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from torch import Tensor
 
 from uulearn import defaults
@@ -44,15 +46,20 @@ from uulearn.estimator.learners import (
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import OF_EACH_MODEL, ResolvedParameters, resolve
 from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
-from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
+from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold, set_log_likelihood, shift_log_odds
+from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.risk.coefficients import uu_coefficients
 from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
 from uulearn.training.progress import StageStarted, start_stage
 from uulearn.training.workers import join_workers
 
-MAX_ERRORS = 2.0
-"""A model is used if its risk is at most this number of standard errors above the lowest risk."""
+WEIGHT_STEPS = 10
+"""The weights that are compared are multiples of 1 divided by this number."""
+POWER = 1 / SELECTION_ERROR_SCALE**2
+"""Power of the likelihood; below 1 because the rows of a fold share a model and an epoch."""
+MIN_WEIGHT = 0.01
+"""Models with a lower weight are not used, because they would hardly change a prediction."""
 FLOPS = 5e10
 """Floating-point operations per second of one core, for estimating the training time of networks."""
 STEP_SECONDS = 2e-3
@@ -243,7 +250,7 @@ class AutoLearner(Learner):
         why = "not compared: comparing models needs an ensemble over folds"
         own = self._own_parameters(name, task.data.sizes)
         compared = tuple(
-            ComparedModel(kind, used=kind == name, skipped=why, parameters=own if kind == name else {})
+            ComparedModel(kind, kind == name, float(kind == name), skipped=why, parameters=own if kind == name else {})
             for kind in self.options.models
         )
         loss = getattr(learner, "loss", None)
@@ -252,7 +259,7 @@ class AutoLearner(Learner):
         return dataclasses.replace(fitted, model=model)
 
     def train_folds(self, task: ModelTask, chosen: Sequence[int] | None = None) -> list[FoldScores]:
-        """Train all models on the same folds, choose models, and return the models of each fold as one model."""
+        """Train all models on the same folds, weigh them, and return the models of each fold as one model."""
         data, folds = task.in_folds()
         if chosen is not None:
             raise ValueError("model='auto' compares models on all folds; choose a model to train single folds.")
@@ -267,21 +274,27 @@ class AutoLearner(Learner):
                 compared[name] = dataclasses.replace(compared[name], skipped=str(error).rstrip("."))
         if not decisions:
             raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
-        for entry in compare(decisions, sets, task.set_priors, task.target_prior):
-            own = compared[entry.model]
+        weights = weigh(decisions, sets, task.set_priors, task.target_prior)
+        for entry in compare_risks(decisions, sets, task.set_priors, task.target_prior):
             compared[entry.model] = dataclasses.replace(
-                entry, seconds=own.seconds, parameters=own.parameters, best_epochs=own.best_epochs
+                compared[entry.model],
+                used=weights[entry.model] > 0,
+                weight=weights[entry.model],
+                risk=entry.risk,
+                difference=entry.difference,
+                standard_error=entry.standard_error,
             )
         comparison = tuple(compared.values())
         used = [entry.model for entry in comparison if entry.used]
-        best = min((entry for entry in comparison if entry.used), key=lambda entry: entry.risk or 0.0).model
-        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.set_priors, task.target_prior))
-        found = []
+        main = max(comparison, key=lambda entry: entry.weight).model
+        scores = torch.from_numpy(cross_weigh(decisions, sets, joined, task.set_priors, task.target_prior))
+        parts = []
         for fold in range(self.parameters.n_estimators):
-            blend = _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes)
+            models = {name: (trained[name], scalings[name], weights[name]) for name in used}
+            blend = _blend(fold, models, comparison, data.sizes)
             first, second = (scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1))
-            found.append(FoldScores(blend, trained[best].histories[fold], (first, second)))
-        return found
+            parts.append(FoldScores(blend, trained[main].histories[fold], (first, second)))
+        return parts
 
     def _train_all(self, task: ModelTask) -> tuple[dict[str, OutOfFold], dict[str, ComparedModel]]:
         """Train all models that fit into the budget; the first of them is always trained."""
@@ -352,6 +365,8 @@ class AutoLearner(Learner):
             and bool(np.isfinite(offsets).all())
             and min(sizes) >= 1
             and {entry.model for entry in comparison if entry.used} == parts.keys()
+            and all(entry.used == (0 < entry.weight <= 1) for entry in comparison)
+            and abs(sum(entry.weight for entry in comparison) - 1) < 1e-6
             and (loss is None or loss in LOSSES)
             and all(key.partition(".")[0] in parts for key in state.tensors)
         )
@@ -360,20 +375,68 @@ class AutoLearner(Learner):
         return AutoModel(parts, offsets, sizes, comparison, loss)
 
 
-def compare(
+def weigh(
     decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
-) -> list[ComparedModel]:
-    """Estimate the risk of each model, and use those that are not significantly worse than the best (`MAX_ERRORS`).
+) -> dict[str, float]:
+    """Return the weight of each model, from its calibrated out-of-fold decision values (log-odds).
 
-    ``decisions`` are calibrated out-of-fold decision values. The standard error is that of the difference between two
-    models, which is small if they agree on most rows.
+    For given weights, the weighted mean of the log-odds determines the probability of the set of each row. The product
+    of these probabilities over all rows is the likelihood of the weights. The result is the mean of all weights that
+    add up to 1, weighted by their likelihood to the power of `POWER` (the posterior mean, with a uniform prior).
+    Weights below `MIN_WEIGHT` are set to 0.
 
     >>> sets = np.repeat([0, 1], 500)
     >>> y = np.random.default_rng(0).random(1000) < np.where(sets == 0, 0.9, 0.1)
-    >>> good = np.where(y, 1.0, -1.0)
-    >>> bad = good * np.repeat([1, -1], 500)
-    >>> [entry.used for entry in compare({"linear": bad, "mlp": good}, sets, (0.9, 0.1), 0.5)]
-    [False, True]
+    >>> good = np.where(y, 4.0, -4.0)
+    >>> weigh({"linear": -good, "mlp": good}, sets, (0.9, 0.1), 0.5)
+    {'linear': 0.0, 'mlp': 1.0}
+    >>> weigh({"linear": good, "mlp": good}, sets, (0.9, 0.1), 0.5)
+    {'linear': 0.5, 'mlp': 0.5}
+    """
+    priors = np.asarray(set_priors, dtype=np.float64)[sets]
+    pooled = float(priors.mean())
+    at_negative, at_positive = (1 - priors) / (1 - pooled), priors / pooled
+    values = shift_log_odds(np.stack(list(decisions.values())).astype(np.float64), target_prior, pooled)
+    grid = _weight_grid(len(values))
+    likelihoods = [float(set_log_likelihood(own @ values, at_negative, at_positive)[0].sum()) for own in grid]
+    weights = softmax(POWER * np.array(likelihoods)) @ grid
+    weights[weights < MIN_WEIGHT] = 0.0
+    return dict(zip(decisions, (weights / weights.sum()).tolist(), strict=True))
+
+
+def _weight_grid(n_models: int) -> NDArray[np.float64]:
+    """Return all weights of the models that are multiples of 1 / `WEIGHT_STEPS` and add up to 1, shape (n, models).
+
+    >>> len(_weight_grid(1)), len(_weight_grid(2)), len(_weight_grid(3))
+    (1, 11, 66)
+    """
+    steps = [own for own in itertools.product(range(WEIGHT_STEPS + 1), repeat=n_models) if sum(own) == WEIGHT_STEPS]
+    return np.array(steps) / WEIGHT_STEPS
+
+
+def cross_weigh(
+    decisions: Mapping[str, Decisions],
+    sets: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    set_priors: Priors,
+    target_prior: float,
+) -> Decisions:
+    """Return the weighted mean decision value of each row, with the weights that the rows of the other folds give."""
+    out = np.empty(len(sets), dtype=np.float32)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        others = {name: own[~inside] for name, own in decisions.items()}
+        weights = weigh(others, sets[~inside], set_priors, target_prior)
+        out[inside] = sum(weights[name] * own[inside] for name, own in decisions.items())
+    return out
+
+
+def compare_risks(
+    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+) -> list[ComparedModel]:
+    """Estimate the zero-one risk of each model, and its difference from the lowest risk.
+
+    The standard error is that of the difference between two models, which is small if they agree on most rows.
     """
     weights = decision_weights(sets, set_priors, target_prior)
     positive = {name: own > 0 for name, own in decisions.items()}
@@ -384,37 +447,22 @@ def compare(
         changed = weights * (own.astype(np.float64) - positive[best])
         variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in (0, 1))
         difference, error = risks[name] - risks[best], float(np.sqrt(variance))
-        found.append(ComparedModel(name, difference <= MAX_ERRORS * error, risks[name], difference, error))
+        found.append(ComparedModel(name, risk=risks[name], difference=difference, standard_error=error))
     return found
-
-
-def cross_choices(
-    decisions: Mapping[str, Decisions],
-    sets: NDArray[np.int64],
-    folds: NDArray[np.int64],
-    set_priors: Priors,
-    target_prior: float,
-) -> Decisions:
-    """Return the mean decision value of each row over the models that the rows of the other folds chose."""
-    out = np.empty(len(sets), dtype=np.float32)
-    for fold in np.unique(folds):
-        inside = folds == fold
-        others = {name: own[~inside] for name, own in decisions.items()}
-        used = [entry.model for entry in compare(others, sets[~inside], set_priors, target_prior) if entry.used]
-        out[inside] = np.mean([decisions[name][inside] for name in used], axis=0)
-    return out
 
 
 def describe_comparison(comparison: Sequence[ComparedModel]) -> str:
     """Describe a comparison in one sentence.
 
-    >>> describe_comparison([ComparedModel("linear", True, 0.04), ComparedModel("mlp", True, 0.05),
+    >>> describe_comparison([ComparedModel("linear", True, 0.2, 0.05), ComparedModel("mlp", True, 0.8, 0.04),
     ...                      ComparedModel("boosting", skipped="LightGBM is not installed")])
-    'average of linear (error 4.0%) and mlp (error 5.0%); skipped boosting: LightGBM is not installed'
+    '20% linear (error 5.0%) + 80% mlp (error 4.0%); skipped boosting: LightGBM is not installed'
     """
     used, others = ([entry for entry in comparison if entry.used is state] for state in (True, False))
     shown = [entry.model if entry.risk is None else f"{entry.model} (error {max(0, entry.risk):.1%})" for entry in used]
-    parts = [shown[0] if len(shown) == 1 else f"average of {', '.join(shown[:-1])} and {shown[-1]}"]
+    if len(used) > 1:
+        shown = [f"{entry.weight:.0%} {text}" for entry, text in zip(used, shown, strict=True)]
+    parts = [" + ".join(shown)]
     parts += [f"not used: {entry.model} (error {entry.risk:.1%})" for entry in others if entry.risk is not None]
     parts += [f"skipped {entry.model}: {entry.skipped}" for entry in others if entry.risk is None]
     return "; ".join(parts)
@@ -451,14 +499,14 @@ def expected_seconds(learner: Learner, data: TwoSets, n_folds: int) -> float:
 
 def _blend(
     fold: int,
-    models: Mapping[str, tuple[OutOfFold, PlattScaling]],
+    models: Mapping[str, tuple[OutOfFold, PlattScaling, float]],
     comparison: tuple[ComparedModel, ...],
     sizes: tuple[int, int],
 ) -> BlendedModel:
-    """Return the mean of the log-odds of the models of one fold."""
-    parts = {name: fitted.models[fold] for name, (fitted, _) in models.items()}
-    weights = {name: scaling.slope / fitted.scales[fold] / len(models) for name, (fitted, scaling) in models.items()}
-    offset = float(np.mean([scaling.intercept for _, scaling in models.values()]))
+    """Return the weighted mean of the log-odds of the models of one fold."""
+    parts = {name: fitted.models[fold] for name, (fitted, *_) in models.items()}
+    weights = {name: own * scaling.slope / fitted.scales[fold] for name, (fitted, scaling, own) in models.items()}
+    offset = sum(own * scaling.intercept for _, scaling, own in models.values())
     return BlendedModel(parts, weights, offset, sizes, comparison)
 
 

@@ -1,7 +1,7 @@
 """Decide without labels whether consistency training is used (``consistency="auto"``).
 
 The network is trained on the same folds without and with consistency training. The two are compared by the zero-one
-risk of their calibrated out-of-fold predictions, as ``model="auto"`` compares models. Consistency training is used if
+risk of their calibrated out-of-fold predictions. Consistency training is used if
 its risk is lower by more than two standard errors of the difference; otherwise the network without it is used.
 
 The estimated accuracy would be optimistic if a row took part in the choice of its own model. Therefore, the out-of-fold
@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from uulearn.estimator.auto import MAX_ERRORS, Decisions, compare
+from uulearn.estimator.auto import Decisions, compare_risks
 from uulearn.estimator.learners import (
     ConsistencyChoice,
     FoldScores,
@@ -42,6 +42,8 @@ from uulearn.training.out_of_fold import count_folds
 from uulearn.training.progress import StageStarted, start_stage
 
 WITHOUT, WITH = "without", "with"
+MIN_ERRORS = 2.0
+"""Consistency training is used if it lowers the risk by more than this number of standard errors."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,13 @@ def choose(
     >>> [choose({"without": one, "with": two}, sets, (0.9, 0.1), 0.5).used for one, two in [(bad, good), (good, good)]]
     [True, False]
     """
-    plain, consistent = compare({name: decisions[name] for name in (WITHOUT, WITH)}, sets, set_priors, target_prior)
+    plain, consistent = compare_risks(
+        {name: decisions[name] for name in (WITHOUT, WITH)}, sets, set_priors, target_prior
+    )
     assert plain.risk is not None
     assert consistent.risk is not None
     difference, error = consistent.risk - plain.risk, max(plain.standard_error or 0.0, consistent.standard_error or 0.0)
-    return ConsistencyChoice(difference < -MAX_ERRORS * error, plain.risk, consistent.risk, error)
+    return ConsistencyChoice(difference < -MIN_ERRORS * error, plain.risk, consistent.risk, error)
 
 
 def _with_choice(parts: Sequence[FoldScores], choice: ConsistencyChoice) -> list[FoldScores]:

@@ -62,6 +62,8 @@ class ComparedModel:
 
     model: str
     used: bool = False
+    weight: float = 0.0
+    """Weight of the model's log-odds in the average; 0 if the model is not used."""
     risk: float | None = None
     """Estimated error rate of single models on rows not used to train them; None if the model was not compared."""
     difference: float | None = None

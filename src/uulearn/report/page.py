@@ -84,11 +84,10 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
             raise TypeError(
                 f"expected a {kind.__name__}, got {type(value).__name__}; load the model with TableModel.load."
             )
-    compared = {entry.model: entry for entry in facts.comparison or () if entry.risk is not None}
-    lowest = min(compared, key=lambda model: compared[model].risk or 0.0, default=None)
+    compared = [entry.model for entry in facts.comparison or () if entry.risk is not None]
     settings = _flatten(facts.configuration)
-    used = [entry.model for entry in facts.comparison or () if entry.used]
-    trained = lowest or (used[0] if used else dict(settings).get("classifier.model"))
+    main = max(facts.comparison, key=lambda entry: entry.weight).model if facts.comparison else None
+    trained = main or dict(settings).get("classifier.model")
     curves = TrainingCurves.from_history(history, "tree" if trained == defaults.BOOSTING else "epoch")
     separate = not facts.out_of_fold
     training = [charts.risk_chart(curves, held_out=False), charts.risk_chart(curves, held_out=True)]
@@ -108,8 +107,8 @@ def render_report(facts: FitFacts, history: History, *, title: str = TITLE) -> s
         training_facts=_training_facts(facts, curves, settings),
         settings=HtmlTable("Settings", ["setting", "value"], _resolved_settings(facts, settings), 2),
         comparison=None if facts.comparison is None else _comparison(facts.comparison),
-        compared=list(compared),
-        lowest=lowest,
+        compared=compared,
+        main=main,
         sets=_sets(facts),
         columns=_columns(facts),
         unused=[column for column in facts.columns if not column.used],
@@ -179,8 +178,9 @@ def _training_facts(
     if meaning := METHOD_MEANINGS.get(found.get("method", "")):
         found["method"] += f" ({meaning.format(slope=found.get('slope', defaults.SLOPE))})"
     compared = [entry for entry in facts.comparison or () if entry.parameters]
-    if used := [entry.model for entry in compared if entry.used]:
-        found["model"] = used[0] if len(used) == 1 else f"average of {listing(used)}"
+    if used := [entry for entry in compared if entry.used]:
+        weights = [f"{entry.model} ({percent(entry.weight, 0)})" for entry in used]
+        found["model"] = used[0].model if len(used) == 1 else f"weighted average of {listing(weights)}"
         found["n_estimators"] = f"{found.get('n_estimators', '1')}{' of each kind' if len(used) > 1 else ''}"
     own = [(f"Model {entry.model}", name(_describe_parameters(entry), MESSAGE_WIDTH)) for entry in compared]
 
@@ -287,11 +287,11 @@ def _comparison(compared: Sequence[ComparedModel]) -> HtmlTable:
     for entry in compared:
         spread = "" if not entry.difference else f" ± {100 * (entry.standard_error or 0):.1f}"
         behind = "–" if not entry.difference else f"{100 * entry.difference:+.1f}{spread}"
-        result = "used" if entry.used else "not used" if entry.skipped is None else f"skipped: {entry.skipped}"
+        weight = percent(entry.weight, 0) if entry.used or entry.skipped is None else f"skipped: {entry.skipped}"
         risk = "–" if entry.risk is None else percent(max(0.0, entry.risk))
         seconds = "–" if entry.seconds is None else duration(entry.seconds)
-        rows.append([entry.model, name(result), risk, behind, seconds])
-    head = ["model", "result", "error", "difference from the lowest, points", "CPU time"]
+        rows.append([entry.model, name(weight), risk, behind, seconds])
+    head = ["model", "weight", "error", "difference from the lowest, points", "CPU time"]
     return HtmlTable("Models that were compared, without labels", head, rows, text_columns=2)
 
 
