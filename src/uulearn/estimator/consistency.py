@@ -1,8 +1,8 @@
 """Decide without labels whether consistency training is used (``consistency="auto"``).
 
 The network is trained on the same folds without and with consistency training. The two are compared by the zero-one
-risk of their calibrated out-of-fold predictions. Consistency training is used if
-its risk is lower by more than two standard errors of the difference; otherwise the network without it is used.
+risk of their calibrated out-of-fold predictions. Consistency training is used if its risk is lower by more than two
+standard errors of the difference; otherwise the network without it is used.
 
 The estimated accuracy would be optimistic if a row took part in the choice of its own model. Therefore, the out-of-fold
 score of a row comes from the network that the rows of the other folds chose.
