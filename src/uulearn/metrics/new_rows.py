@@ -35,7 +35,8 @@ PROJECTIONS, ROWS_PER_PROJECTION = 32, 40  # maximum number of principal compone
 SCORE_BINS = 8
 PRIOR_STEPS = 100  # number of steps between class priors 0 and 1; the best step is divided again
 MIN_VARIANCE = 0.25  # smallest variance of a mixture outside the sets, as a fraction of the variance in the sets
-INPUTS = ("sizes", "columns", "thresholds", "above", "directions", "covariances")  # fields of `RowReference`
+# Fields of `RowReference` about inputs.
+INPUTS = ("sizes", "columns", "thresholds", "above", "directions", "projected", "means", "covariances")
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -131,8 +132,12 @@ class RowReference:
     """Number of rows of each set above each threshold, shape (2, t, c)."""
     directions: NDArray[np.float32]
     """Principal components of the fraction of thresholds that a row exceeds in each column, shape (c, k)."""
+    projected: Counts
+    """Number of rows of each set that are projected on the principal components, shape (2,)."""
+    means: Floats
+    """Mean projection of each set, shape (2, k)."""
     covariances: Floats
-    """Covariance of the projections in each set, shape (2, k, k)."""
+    """Covariance of the projections of each set, shape (2, k, k)."""
     edges: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     """Edges between the bins of the scores, shape (b − 1,); empty if there are no scores."""
     scores: Counts = field(default_factory=lambda: np.zeros((2, 1), dtype=np.int64))
@@ -150,19 +155,28 @@ class RowReference:
         The rows should be in random order, or evenly spaced rows of a set.
         """
         sets = [np.asarray(X, dtype=np.float32) for X in (X0, X1)]
-        few = np.concatenate([X[:: -(-len(X) // QUANTILE_ROWS)] for X in sets])
+        # Directions in which some rows vary most are too favorable for the same rows, so other rows are projected.
+        chosen = [np.arange(len(X)) % max(2, -(-len(X) // QUANTILE_ROWS)) == 0 for X in sets]
+        few = np.concatenate([X[own] for X, own in zip(sets, chosen, strict=True)])
         thresholds = np.quantile(few, QUANTILES, axis=0, method="lower").astype(np.float32)
-        codes = [_codes(X, thresholds) for X in sets]
-        n_directions = max(1, min(PROJECTIONS, few.shape[1], sum(map(len, sets)) // ROWS_PER_PROJECTION))
-        few = _codes(few, thresholds)
-        directions = randomized_svd(few - few.mean(0), n_directions, random_state=0)[2].T.astype(np.float32)
+        sizes, above = np.array([len(X) for X in sets]), np.stack([_above(X, thresholds) for X in sets])
+        usable = _usable(thresholds, above, sizes)
+        n_directions = max(1, min(PROJECTIONS, few.shape[1], sum(sizes) // ROWS_PER_PROJECTION))
+        codes = _codes(few, thresholds, usable)
+        directions = randomized_svd(codes - codes.mean(0), n_directions, random_state=0)[2].T.astype(np.float32)
+        projected = [
+            (_codes(X[~own], thresholds, usable) @ directions).astype(np.float64)
+            for X, own in zip(sets, chosen, strict=True)
+        ]
         return cls(
-            np.array([len(X) for X in sets]),
+            sizes,
             np.arange(few.shape[1]) if columns is None else columns,
             thresholds,
-            np.stack([_above(X, thresholds) for X in sets]),
+            above,
             directions,
-            np.stack([np.atleast_2d(np.cov((own @ directions).T.astype(np.float64))) for own in codes]),
+            np.array([len(own) for own in projected]),
+            np.stack([own.mean(axis=0) for own in projected]),
+            np.stack([np.cov(own.T).reshape(n_directions, n_directions) for own in projected]),
         )
 
     def with_scores(self, scores0: Any, scores1: Any) -> RowReference:
@@ -204,20 +218,19 @@ class RowReference:
         """
         shares = self.above / self.sizes[:, None, None]
         new = counts.above / counts.rows
-        total = self.above.sum(axis=0)
-        used = (total >= MIN_TAIL) & (self.sizes.sum() - total >= MIN_TAIL) & ~np.isin(self.columns, excluded)
-        used[1:] &= np.diff(self.thresholds, axis=0) > 0  # equal thresholds have equal counts
+        usable = _usable(self.thresholds, self.above, self.sizes)
+        used = usable & ~np.isin(self.columns, excluded)
         joint = None
         if not len(excluded):
-            means = shares.mean(axis=1) @ self.directions
-            joint = _JointTest(means, self.covariances, self.sizes, new.mean(0) @ self.directions, counts.rows)
+            found = np.where(usable, new, 0).mean(axis=0) @ self.directions
+            joint = _JointTest(self.means, self.covariances, self.projected, found, counts.rows)
 
         def z_scores(alpha: float) -> Floats:
             return _z_scores(new[used], counts.rows, shares[:, used], self.sizes, alpha)
 
         def p_value(alpha: float) -> float:
             z = np.abs(z_scores(alpha)).max(initial=0.0)
-            single = min(1.0, 2 * int(used.sum()) * float(stats.norm.sf(z)))
+            single = min(1.0, 2 * max(1, int(used.sum())) * float(stats.norm.sf(z)))
             return single if joint is None else min(1.0, 2 * min(single, joint.p_value(alpha)))
 
         p, alpha = _largest(p_value, set_priors)
@@ -238,13 +251,18 @@ class RowReference:
             raise ValueError(f"the reference has unexpected entries: {', '.join(sorted(arrays))}")
         found = cls(**arrays)
         t, c, k, b = *found.thresholds.shape[:2], found.directions.shape[-1], len(found.edges) + 1
-        shapes = ((2,), (c,), (t, c), (2, t, c), (c, k), (2, k, k), (b - 1,), (2, b))
-        kinds = (np.int64, np.int64, np.float32, np.int64, np.float32, np.float64, np.float32, np.int64)
-        for name, shape, kind in zip((*INPUTS, "edges", "scores"), shapes, kinds, strict=True):
+        shapes = ((2,), (c,), (t, c), (2, t, c), (c, k), (2,), (2, k), (2, k, k), (b - 1,), (2, b))
+        counts = {"sizes", "columns", "above", "projected", "scores"}
+        for name, shape in zip((*INPUTS, "edges", "scores"), shapes, strict=True):
             value = arrays[name]
+            kind = np.int64 if name in counts else np.float64 if name in ("means", "covariances") else np.float32
             if value.shape != shape or value.dtype != kind or not np.isfinite(value).all():
                 raise ValueError(f"{name} of the reference must be finite {np.dtype(kind)} values of shape {shape}")
-        if found.sizes.min() < 1 or found.columns.min() < 0 or found.columns.max() >= n_features:
+        if (
+            min(found.sizes.min(), found.projected.min()) < 1
+            or found.columns.min() < 0
+            or found.columns.max() >= n_features
+        ):
             raise ValueError("the reference has no rows, or columns that the model does not have")
         if (found.above < 0).any() or (found.above > found.sizes[:, None, None]).any() or (found.scores < 0).any():
             raise ValueError("the reference has counts that are negative or larger than the sets")
@@ -259,11 +277,19 @@ def _above(X: NDArray[np.float32], thresholds: NDArray[np.float32]) -> Counts:
     return np.stack([np.count_nonzero(X > own, axis=0) for own in thresholds]).astype(np.int64)  # noqa: SIM300
 
 
-def _codes(X: NDArray[np.float32], thresholds: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the fraction of the thresholds that each value exceeds."""
+def _usable(thresholds: NDArray[np.float32], above: Counts, sizes: Counts) -> NDArray[np.bool_]:
+    """Return which thresholds have enough rows of the sets on both sides, and are not equal to the previous one."""
+    total = above.sum(axis=0)
+    usable = (total >= MIN_TAIL) & (sizes.sum() - total >= MIN_TAIL)
+    usable[1:] &= np.diff(thresholds, axis=0) > 0
+    return usable
+
+
+def _codes(X: NDArray[np.float32], thresholds: NDArray[np.float32], usable: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return the number of usable thresholds that each value exceeds, divided by the number of all thresholds."""
     codes = np.zeros(X.shape, dtype=np.float32)
-    for own in thresholds:
-        codes += X > own  # noqa: SIM300
+    for own, used in zip(thresholds, usable, strict=True):
+        codes += (X > own) & used  # noqa: SIM300
     return codes / np.float32(len(thresholds))
 
 
