@@ -53,8 +53,10 @@ class Source:
     """Labeled rows of a dataset: ``train`` to draw sets from, ``valid`` to draw new rows from, and test images."""
 
     def __init__(self, name: str, data_dir: Path | None, rng: np.random.Generator) -> None:
-        self.name, self.rng, self.test = name, rng, None
-        self.images = name in IMAGES
+        self.name, self.rng, self.images = name, rng, name in IMAGES
+        self.train: tuple[Any, Labels]
+        self.valid: tuple[Any, Labels]
+        self.test: tuple[Any, Labels] | None = None
         if name in tables.EMBEDDED:
             table = tables.load(name)
             self.train, self.valid = (table.X_train, table.y_train == 1), (table.X_test, table.y_test == 1)
@@ -80,7 +82,7 @@ class Source:
 
 
 def _halved(images: NDArray[Any]) -> NDArray[np.float32]:
-    return images.reshape(-1, 28, 28)[:, ::2, ::2].reshape(len(images), -1) / np.float32(255)
+    return images.reshape(-1, 28, 28)[:, ::2, ::2].reshape(len(images), -1).astype(np.float32) / np.float32(255)
 
 
 def _simulated(name: str, rng: np.random.Generator, y: Labels) -> Any:

@@ -42,9 +42,7 @@ class ScoredRows(NamedTuple):
 
 def score_matrix(classifier: UUClassifier, X: Any, counter: RowCounter | None = None) -> ScoredRows:
     """Score numeric rows, and add them to the counter."""
-    scores = classifier.decision_function(X)
-    if counter is not None:
-        counter.add(X)
+    scores = classifier.score_and_count(X, counter)
     return ScoredRows(scores, classifier.probabilities_from_scores(scores), (scores > 0).astype(np.int64))
 
 

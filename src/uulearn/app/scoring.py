@@ -40,18 +40,8 @@ def report_check(check: RowCheck, name: str) -> str | None:
     There is no note about few rows, because there is nothing to do about them.
     """
     if check.alarm:
-        columns = ", ".join(f"{quote_value(column)} ({'higher' if z > 0 else 'lower'})" for column, z in check.columns)
-        warnings.warn(
-            f"the rows of {name} are not a mixture of the two sets that the model was trained on (p = "
-            f"{check.p_value:.1g}), so its estimated accuracy does not hold for them"
-            + (f"; columns that differ most: {columns}" if columns else "")
-            + f". {NotAMixtureWarning.advice}",
-            NotAMixtureWarning,
-            stacklevel=2,
-        )
-    elif check.p_value is None and check.rows >= MIN_ROWS:
-        return f"The rows of {name} were not compared with the training rows: {check.unavailable}."
-    return None
+        warnings.warn(f"{name}: {check}. {NotAMixtureWarning.advice}", NotAMixtureWarning, stacklevel=2)
+    return f"{name}: {check}." if check.p_value is None and check.rows >= MIN_ROWS else None
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:

@@ -117,7 +117,7 @@ def check_not_percentages(name: str, words: Sequence[str]) -> None:
 
 
 def print_check(counter: RowCounter | None, rows: str) -> None:
-    """Print a warning on standard error if the counted rows of a file are not a mixture of the training rows."""
+    """Print a warning on standard error if the counted rows of a file are not a mixture of the two sets."""
     if counter is None:
         return
     from uulearn.app.scoring import report_check

@@ -69,15 +69,13 @@ class RowCounter:
     >>> X0, X1 = (rng.normal(rng.random((500, 1)) < prior, 1, (500, 4)) for prior in (0.8, 0.2))
     >>> clf = UUClassifier((0.8, 0.2), model="linear", epochs=5, random_state=0, progress=False).fit_sets(X0, X1)
     >>> counter = RowCounter(clf)
-    >>> for chunk in (X0[:100] + 1, X0[100:200] + 1):  # both classes have moved
-    ...     counter.add(chunk)
+    >>> scores = [clf.score_and_count(chunk, counter) for chunk in (X0[:100] + 1, X0[100:200] + 1)]  # rows have moved
     >>> counter.check().alarm
     True
     """
 
     def __init__(self, classifier: TrainedClassifier) -> None:
         self.classifier, self.reference = classifier, classifier.row_reference_
-        self._reader = classifier.with_encoder(None)
         trained = classifier.trained_
         n_models = trained.n_models
         self._models = [trained] if n_models is None else [trained.submodel(number) for number in range(n_models)]
@@ -85,18 +83,17 @@ class RowCounter:
         self.rows = 0
         self.counts: RowCounts | None = None
 
-    def add(self, X: Any) -> None:
-        """Count rows that are already encoded."""
-        self.add_rows(self._reader._read(X))
-
-    def add_rows(self, rows: Rows) -> None:
-        """Count rows that a classifier has read."""
+    def add(self, rows: Rows, outputs: Tensor | None = None) -> None:
+        """Count encoded rows; ``outputs`` are their scores by the whole model, if they are already computed."""
         if self.reference is not None:
             scores: list[Tensor] = []
             unscored = min(rows.n_rows, SCORED_ROWS - self.rows)
             if self.reference.has_scores and not self._excluded and unscored > 0:
-                first = rows if unscored == rows.n_rows else PickedRows(rows, torch.arange(unscored))
-                scores = [model.score(first) for model in self._models]
+                if outputs is not None and self.classifier.trained_.n_models is None:
+                    scores = [outputs[:unscored]]
+                else:
+                    first = rows if unscored == rows.n_rows else PickedRows(rows, torch.arange(unscored))
+                    scores = [model.score(first) for model in self._models]
             for number, chunk in enumerate(_chunks(rows)):
                 self.add_counts(self.reference.count(chunk, () if number else scores))
         self.rows += rows.n_rows
@@ -109,21 +106,19 @@ class RowCounter:
         """Compare the counted rows with the two sets."""
         priors, counts, reference = self.classifier._known_priors(), self.counts, self.reference
         if reference is None:
-            return RowCheck(self.rows, unavailable=NO_REFERENCE)
+            return RowCheck(self.rows, note=NO_REFERENCE)
         if counts is None or counts.rows < MIN_ROWS:
-            return RowCheck(
-                self.rows if counts is None else counts.rows, unavailable=f"at least {MIN_ROWS} rows are needed"
-            )
-        skipped = TEXT if self._excluded else None if reference.has_scores else NO_SCORES
+            return RowCheck(self.rows if counts is None else counts.rows, note=f"at least {MIN_ROWS} rows are needed")
+        note = TEXT if self._excluded else None if reference.has_scores else NO_SCORES
         p_inputs, differences = reference.compare_inputs(counts, priors, self._excluded)
         p_scores = None
         if counts.scores.sum():
             p_scores = reference.compare_scores(counts.scores, len(self._models), priors)
         names: dict[str, float] = {}
-        for own in differences:
-            if abs(own.z) >= MIN_SHOWN and len(names) < SHOWN_COLUMNS:
-                names.setdefault(self._name(own.column), own.z)
-        return RowCheck(counts.rows, p_scores, p_inputs, tuple(names.items()), skipped=skipped)
+        for column, z in differences:
+            if abs(z) >= MIN_SHOWN and len(names) < SHOWN_COLUMNS:
+                names.setdefault(self._name(column), z)
+        return RowCheck(counts.rows, p_scores, p_inputs, tuple(names.items()), note)
 
     def _text_features(self) -> list[int]:
         """Return the features of text columns: the encoder saw these rows, so their values differ from new rows."""

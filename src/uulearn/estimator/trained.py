@@ -87,8 +87,17 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return scores of shape (n,), above 0 for class 1: log-odds if calibrated, otherwise the model output g(x)."""
+        return self.score_and_count(X, None)
+
+    def score_and_count(self, X: Any, counter: RowCounter | None) -> NDArray[np.float32]:
+        """Return the scores of `decision_function`, and add the rows to the counter, which compares them with the sets.
+
+        Use it to check a large file in parts; the rows of a table are added after they are encoded.
+        """
         check_is_fitted(self, "trained_")
-        scores = decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
+        rows = self._read(X)
+        outputs = self.trained_.score(rows)
+        scores = decision_values(outputs.numpy(), self.scaling_)
         bad = ~np.isfinite(scores)
         if bad.any():
             row = int(bad.argmax())
@@ -96,6 +105,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"the score of row {row} of X is {scores[row]:g}, so no class can be predicted; check for values far "
                 "outside the range of the training rows, and scale the columns before fit and predict."
             )
+        if counter is not None:
+            counter.add(rows, outputs)
         return scores
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -250,7 +261,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "trained_")
         counter = RowCounter(self)
-        counter.add_rows(self._read(X))
+        counter.add(self._read(X))
         return counter.check()
 
     def score(self, X: Any, sets: Any) -> float:

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import fdtrc, ndtr
 from sklearn.utils.extmath import randomized_svd
 
 ALARM_LEVEL = 0.01  # p-value below which an alarm is raised: the maximum rate of false alarms
+MAX_ROWS = 50_000  # more new rows count as this number: with more, the steps between class priors would be too large
 MIN_ROWS = 50  # minimum number of new rows, and of rows per set; fewer rows show too little
 QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)  # quantiles of a column that are its thresholds
 QUANTILE_ROWS = 2_000  # maximum number of rows per set that determine the thresholds and the principal components
@@ -57,15 +58,6 @@ class RowCounts:
 
 
 @dataclass(frozen=True)
-class ColumnDifference:
-    """A column whose values in the new rows differ from the closest mixture of the sets."""
-
-    column: int
-    z: float
-    """Difference at the threshold where it is largest, in standard errors; positive if the new values are higher."""
-
-
-@dataclass(frozen=True)
 class RowCheck:
     """Result of checking whether new rows are a mixture of the two sets; `print` shows it as a sentence.
 
@@ -79,11 +71,9 @@ class RowCheck:
     p_inputs: float | None = None
     """p-value of the columns; None if they were not compared."""
     columns: tuple[tuple[str, float], ...] = ()
-    """Columns that differ most, with the difference in standard errors: positive if the new values are higher."""
-    unavailable: str | None = None
-    """Reason why nothing was compared."""
-    skipped: str | None = None
-    """Reason why only a part was compared."""
+    """Columns that differ most from the closest mixture, in standard errors; positive if the new values are higher."""
+    note: str | None = None
+    """Reason why nothing was compared, or only a part."""
 
     @property
     def p_value(self) -> float | None:
@@ -98,13 +88,13 @@ class RowCheck:
 
     def __str__(self) -> str:
         if self.p_value is None:
-            return f"{self.rows:,} rows were not compared with the two sets: {self.unavailable}"
+            return f"{self.rows:,} rows were not compared with the two sets: {self.note}"
         names = ", ".join(f"{name!r} ({'higher' if z > 0 else 'lower'})" for name, z in self.columns)
         return (
             f"{self.rows:,} rows {'are not' if self.alarm else 'can be'} a mixture of the two sets "
             f"(p = {self.p_value:.2g})"
             + (f"; columns that differ most: {names}" if self.alarm and names else "")
-            + (f"; {self.skipped}" if self.skipped else "")
+            + (f"; {self.note}" if self.note else "")
         )
 
 
@@ -206,39 +196,41 @@ class RowReference:
         # The fraction in the last bin follows from the others.
         fractions = (self.scores / sizes[:, None])[:, :-1]
         covariances = np.stack([np.diag(own) - np.outer(own, own) for own in fractions])
-        test = _JointTest(fractions, covariances, sizes, counts[:-1] / counts.sum(), counts.sum() / n_models)
-        return _largest(test.p_value, set_priors)[0]
+        rows = min(counts.sum() / n_models, MAX_ROWS)
+        test = _JointTest(fractions, covariances, sizes, counts[:-1] / counts.sum(), rows)
+        return _largest(test.p_values, set_priors)[0]
 
     def compare_inputs(
         self, counts: RowCounts, set_priors: Sequence[float], excluded: Sequence[int] = ()
-    ) -> tuple[float, list[ColumnDifference]]:
-        """Return the p-value of the hypothesis that the columns are those of a mixture, and the differing columns.
+    ) -> tuple[float, list[tuple[int, float]]]:
+        """Return the p-value of the hypothesis that the columns are those of a mixture, and how each column differs.
 
-        If columns are ``excluded``, the others are compared one by one only.
+        The differences from the closest mixture are in standard errors, largest first. If columns are ``excluded``, the
+        others are compared one by one only.
         """
         shares = self.above / self.sizes[:, None, None]
-        new = counts.above / counts.rows
+        new, rows = counts.above / counts.rows, min(counts.rows, MAX_ROWS)
         usable = _usable(self.thresholds, self.above, self.sizes)
         used = usable & ~np.isin(self.columns, excluded)
         joint = None
         if not len(excluded):
             found = np.where(usable, new, 0).mean(axis=0) @ self.directions
-            joint = _JointTest(self.means, self.covariances, self.projected, found, counts.rows)
+            joint = _JointTest(self.means, self.covariances, self.projected, found, rows)
 
-        def z_scores(alpha: float) -> Floats:
-            return _z_scores(new[used], counts.rows, shares[:, used], self.sizes, alpha)
+        def z_scores(alphas: Floats) -> Floats:
+            return _z_scores(new[used], rows, shares[:, used], self.sizes, alphas)
 
-        def p_value(alpha: float) -> float:
-            z = np.abs(z_scores(alpha)).max(initial=0.0)
-            single = min(1.0, 2 * max(1, int(used.sum())) * float(stats.norm.sf(z)))
-            return single if joint is None else min(1.0, 2 * min(single, joint.p_value(alpha)))
+        def p_values(alphas: Floats) -> Floats:
+            largest = np.abs(z_scores(alphas)).max(axis=1, initial=0.0)
+            single = np.asarray(2 * max(1, int(used.sum())) * ndtr(-largest))
+            return single if joint is None else 2 * np.minimum(single, joint.p_values(alphas))
 
-        p, alpha = _largest(p_value, set_priors)
-        z = np.zeros(used.shape)
-        z[used] = z_scores(alpha)
-        largest = np.take_along_axis(z, np.abs(z).argmax(axis=0)[None], axis=0)[0]
+        p, alpha = _largest(p_values, set_priors)
+        z = np.zeros((len(used), len(self.columns)))
+        z[used] = z_scores(np.array([alpha]))[0]
+        largest = z[np.abs(z).argmax(axis=0), np.arange(len(self.columns))]
         order = np.argsort(-np.abs(largest), kind="stable")
-        return p, [ColumnDifference(int(self.columns[i]), float(largest[i])) for i in order if largest[i]]
+        return p, [(int(self.columns[i]), float(largest[i])) for i in order]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return all fields by name."""
@@ -280,7 +272,7 @@ def _above(X: NDArray[np.float32], thresholds: NDArray[np.float32]) -> Counts:
 def _usable(thresholds: NDArray[np.float32], above: Counts, sizes: Counts) -> NDArray[np.bool_]:
     """Return which thresholds have enough rows of the sets on both sides, and are not equal to the previous one."""
     total = above.sum(axis=0)
-    usable = (total >= MIN_TAIL) & (sizes.sum() - total >= MIN_TAIL)
+    usable = np.asarray((total >= MIN_TAIL) & (sizes.sum() - total >= MIN_TAIL))
     usable[1:] &= np.diff(thresholds, axis=0) > 0
     return usable
 
@@ -297,33 +289,30 @@ def _binned(scores: Any, edges: NDArray[np.float32]) -> Counts:
     return np.bincount(np.searchsorted(edges, np.asarray(scores, np.float32)), minlength=len(edges) + 1)
 
 
-def _largest(p_value: Callable[[float], float], set_priors: Sequence[float]) -> tuple[float, float]:
+def _largest(p_values: Callable[[Floats], Floats], set_priors: Sequence[float]) -> tuple[float, float]:
     """Return the largest p-value over all class priors of the new rows, and the weight α of set 0 at this prior."""
     theta, theta_prime = set_priors
-
-    def search(priors: Floats) -> tuple[float, float]:
-        return max((p_value((pi - theta_prime) / (theta - theta_prime)), pi) for pi in priors.tolist())
-
-    best = search(np.linspace(0, 1, PRIOR_STEPS + 1))
-    near = best[1] + np.linspace(-1, 1, 41) / PRIOR_STEPS
-    p, pi = max(best, search(near[(near >= 0) & (near <= 1)]))
-    return p, (pi - theta_prime) / (theta - theta_prime)
+    priors = np.linspace(0, 1, PRIOR_STEPS + 1)
+    best = priors[p_values((priors - theta_prime) / (theta - theta_prime)).argmax()]
+    near = np.clip(best + np.linspace(-1, 1, 41) / PRIOR_STEPS, 0, 1)
+    alphas = (near - theta_prime) / (theta - theta_prime)
+    found = p_values(alphas)
+    return min(1.0, float(found.max())), float(alphas[found.argmax()])
 
 
-def _z_scores(new: Floats, rows: float, shares: Floats, sizes: Counts, alpha: float) -> Floats:
-    """Return how far the fractions of the new rows are above the fractions of a mixture, in standard errors.
+def _z_scores(new: Floats, rows: float, shares: Floats, sizes: Counts, alphas: Floats) -> Floats:
+    """Return how far the fractions of the new rows are above those of mixtures, in standard errors; a row for each α.
 
     The normal approximation of a fraction is poor in one tail, and its variance-stabilizing transformation in the
     other, so the smaller of both distances counts.
     """
-    weights = np.array([alpha, 1 - alpha])
+    weights = np.stack([alphas, 1 - alphas], axis=1)
     smallest = 1 / sizes.sum()
     mixed = np.clip(weights @ shares, smallest, 1 - smallest)
+    variance = mixed * (1 - mixed)
     reference = weights**2 @ (np.clip(shares * (1 - shares), smallest, 1) / sizes[:, None])
-    spread = np.maximum(mixed * (1 - mixed), new * (1 - new))
-    plain = (new - mixed) / np.sqrt(spread / rows + reference)
-    angle = 2 * (np.arcsin(np.sqrt(new)) - np.arcsin(np.sqrt(mixed)))
-    angle /= np.sqrt(1 / rows + reference / (mixed * (1 - mixed)))
+    plain = (new - mixed) / np.sqrt(np.maximum(variance, new * (1 - new)) / rows + reference)
+    angle = 2 * (np.arcsin(np.sqrt(new)) - np.arcsin(np.sqrt(mixed))) / np.sqrt(1 / rows + reference / variance)
     return np.where(np.abs(plain) < np.abs(angle), plain, angle)
 
 
@@ -338,18 +327,19 @@ class _JointTest:
         self.covariances = white.T @ covariances @ white
         self.sizes, self.rows = sizes, rows
 
-    def p_value(self, alpha: float) -> float:
-        """Return the p-value at a weight α of set 0."""
-        k, weights = len(self.new), np.array([alpha, 1 - alpha])
+    def p_values(self, alphas: Floats) -> Floats:
+        """Return the p-value at each weight α of set 0."""
+        k, weights = len(self.new), np.stack([alphas, 1 - alphas], axis=1)
         if not k:
-            return 1.0
+            return np.ones(len(alphas))
         gap = self.means[0] - self.means[1]
-        mixed = np.tensordot(weights, self.covariances, 1) + alpha * (1 - alpha) * np.outer(gap, gap)
-        values, vectors = np.linalg.eigh(mixed)  # for α outside [0, 1], it is a difference and may be too small
-        mixed = (vectors * np.maximum(values, MIN_VARIANCE)) @ vectors.T
-        difference = self.new - weights @ self.means
+        between = weights.prod(axis=1)[:, None, None] * np.outer(gap, gap)
+        # For α outside [0, 1], it is a difference of covariances, which may be too small.
+        values, vectors = np.linalg.eigh(np.tensordot(weights, self.covariances, 1) + between)
+        mixed = (vectors * np.maximum(values, MIN_VARIANCE)[:, None]) @ vectors.swapaxes(1, 2)
         covariance = mixed / self.rows + np.tensordot(weights**2 / self.sizes, self.covariances, 1)
-        distance = float(difference @ np.linalg.solve(covariance, difference))
+        difference = self.new - weights @ self.means
+        distance = (difference * np.linalg.solve(covariance, difference[:, :, None])[:, :, 0]).sum(axis=1)
         # The degrees of freedom of the covariance: it is a weighted sum of those of both sets.
-        freedom = max(1.0, 1 / float(weights**2 @ (1 / self.sizes)) - k)
-        return float(stats.f.sf(distance * freedom / (k * (freedom + k - 1)), k, freedom))
+        freedom = np.maximum(1.0, 1 / (weights**2 @ (1 / self.sizes)) - k)
+        return np.asarray(fdtrc(k, freedom, distance * freedom / (k * (freedom + k - 1))))
