@@ -25,19 +25,17 @@ def facts() -> dict[str, str]:
         for one in fit["checks"]
         if one["kind"] in ("column", "cluster")
     ]
-    kmnist = _of(fits, "kmnist")
     return {
         "environment": environment,
         "fits": f"{len(fits)}",
         "valid": f"{len(valid):,}",
         "false-alarms": f"{sum(one['alarm'] for one in valid)}",
         "kmnist-alarms": _share(shifted),
+        "mnist-alarms": _share(_checks(_of(fits, "mnist"), "test")),
         "kmnist-held-back": _share(held_back),
         "few-rows": _share(small),
         "alarms": _alarms(fits),
         "accuracy": _accuracy(fits),
-        "kmnist-estimate": f"{100 * statistics.fmean(one['estimate'][0] for one in kmnist):.0f}",
-        "kmnist-test": f"{100 * statistics.fmean(one['accuracy_test'] for one in kmnist):.0f}",
     }
 
 
