@@ -67,7 +67,10 @@ class NotAMixtureWarning(UUWarning):
     """The target rows do not look like a mixture of the two classes in the sets."""
 
     headline = "The rows to score differ from both sets"
-    advice = "Check how these rows were collected; estimates for these rows are not valid."
+    advice = (
+        "The estimated accuracy does not hold for these rows; check how they were collected, and label some of them to "
+        "measure the accuracy."
+    )
 
 
 class BeyondPriorsWarning(UUWarning):

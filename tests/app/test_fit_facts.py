@@ -200,6 +200,8 @@ def test_summary_and_card_show_warnings_and_estimated_priors(facts):
     assert "95% intervals 70.0% to 85.0% and 10.0% to 30.0%" in " ".join(summary.split())
     assert "The class priors were estimated from the rows." in card
     assert "each scored by a model not trained on it" in " ".join(summary.split())
+    assert "Valid for rows like these; uulearn predict warns if new rows differ." in summary
+    assert "warn if new rows are not a mixture of the two files" in card
     assert max(map(len, summary.splitlines())) <= 80
 
 

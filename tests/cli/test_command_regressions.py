@@ -285,7 +285,9 @@ def test_chunks_do_not_change_the_scores_of_numbers(numbers, tmp_path, monkeypat
     whole = run("predict", numbers.folder / "named", tmp_path / "rows.csv").out
     seen = []
     own = scoring.score_matrix
-    monkeypatch.setattr(scoring, "score_matrix", lambda classifier, X: seen.append(len(X)) or own(classifier, X))
+    monkeypatch.setattr(
+        scoring, "score_matrix", lambda classifier, X, *rest: seen.append(len(X)) or own(classifier, X, *rest)
+    )
     monkeypatch.setattr(scoring, "ARRAY_CHUNK_BYTES", 77 * 3 * 8)
     assert run("predict", numbers.folder / "named", tmp_path / "rows.npy").out == whole
     assert seen == [77, 77, 46]
@@ -375,7 +377,7 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
     done = run("predict", copies / "model", copies / "new.csv", "--out", tmp_path / "scored.csv")
     assert done.code == 0, done.err
     assert passes == [200]
-    assert len(read) == len(set(read)) == 5
+    assert len(read) == len(set(read)) == 6
 
 
 @pytest.mark.parametrize(
@@ -441,7 +443,7 @@ def names_in(folder):
     return {path.name.split("-")[0] for path in folder.iterdir()}
 
 
-OF_A_CLASSIFIER = {"model.json", "weights", "history"}
+OF_A_CLASSIFIER = {"model.json", "weights", "history", "reference"}
 CARDS = {"README.md", "config.toml", "report.html"}
 
 

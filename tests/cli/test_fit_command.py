@@ -114,7 +114,17 @@ def test_fit_prints_a_summary(fitted):
 def test_model_directory_is_complete(fitted):
     out, _ = fitted
     names = {path.name.split("-")[0] for path in out.iterdir()}
-    assert names == {"model.json", "weights", "history", "encoder", "schema", "facts", "config.toml", "README.md"}
+    assert names == {
+        "model.json",
+        "weights",
+        "history",
+        "encoder",
+        "reference",
+        "schema",
+        "facts",
+        "config.toml",
+        "README.md",
+    }
     facts = TableModel.load(out).facts
     assert facts.row_use.evaluation == (400, 500)
     assert facts.error_scale == SELECTION_ERROR_SCALE  # early stopping used the same rows

@@ -264,6 +264,23 @@ def test_unfamiliar_values_and_bad_rows_are_reported(uulearn, tables, monkeypatc
     assert f"{tmp_path / 'rows' / '2.parquet'} has '1,5' in row 8, column 'x'" in err
 
 
+def test_rows_of_all_files_are_compared_with_the_sets_together(uulearn, tables, monkeypatch, tmp_path):
+    """Each file has too few rows to be compared alone."""
+    monkeypatch.chdir(tables)
+    rows = pd.read_parquet(tables / "rows" / "part-0.parquet")[:80].astype({"x": float})
+    rows["x"] = 5 - 3 * rows["x"]
+    (tmp_path / "rows").mkdir()
+    for number in range(2):
+        rows[number::2].to_parquet(tmp_path / "rows" / f"{number}.parquet")
+    asked = ("predict", "model", tmp_path / "rows", "--out")
+    warning = uulearn(*asked, tmp_path / "scored.csv")[2].splitlines()[-2]
+    assert warning.startswith(f"warning: {tmp_path / 'rows'}: 80 rows are not a mixture of the two sets")
+    on_ray = uulearn(*asked, tmp_path / "scored", "--engine", "ray")[2].splitlines()
+    assert on_ray[-2] == warning
+    off = uulearn(*asked, tmp_path / "again", "--engine", "ray", "--no-check")[2]
+    assert "mixture" not in off
+
+
 def test_remaining_files_are_skipped_after_an_error(cluster, tmp_path):
     def score(number):
         if number == 0:

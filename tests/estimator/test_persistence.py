@@ -60,7 +60,7 @@ def test_round_trip_is_bit_identical(fitted, saved, frame, gaussians):
 
 
 def test_directory_holds_safetensors_and_json_only(saved):
-    assert sorted(path.suffix for path in saved.iterdir()) == [".json", ".json", ".safetensors"]
+    assert sorted(path.suffix for path in saved.iterdir()) == [".json", ".json", ".safetensors", ".safetensors"]
     json.loads((saved / "model.json").read_text())
 
 
@@ -69,7 +69,7 @@ def test_saving_again_replaces_all_files(fitted, saved, frame, gaussians):
         gaussians["X"], gaussians["sets"]
     )
     other.save(saved)
-    assert len(list(saved.iterdir())) == 3
+    assert len(list(saved.iterdir())) == 4
     np.testing.assert_array_equal(
         UUClassifier.load(saved).decision_function(gaussians["X"]), other.decision_function(gaussians["X"])
     )
@@ -119,7 +119,7 @@ def test_attached_files_are_returned_and_verified(fitted, tmp_path, frame):
 def test_saving_without_attached_files_removes_old_ones(fitted, tmp_path):
     for attached in (ATTACHED, None):
         persistence.save(fitted, tmp_path / "model", attached)
-    assert len(list((tmp_path / "model").iterdir())) == 3
+    assert len(list((tmp_path / "model").iterdir())) == 4
     assert model_directory.read_attached(tmp_path / "model") == {}
 
 
@@ -339,7 +339,7 @@ def test_saves_to_directory_of_killed_save(fitted, tmp_path):
         (tmp_path / name).write_bytes(b"half")
     assert model_directory.could_be_model(tmp_path)
     persistence.save(fitted, tmp_path, None, {"card.md": b"new"})
-    assert len(list(tmp_path.iterdir())) == 4
+    assert len(list(tmp_path.iterdir())) == 5
     assert model_directory.could_be_model(tmp_path)
     (tmp_path / "model.json").unlink()
     assert not model_directory.could_be_model(tmp_path)  # a card alone may belong to the user

@@ -203,7 +203,7 @@ def test_saved_classifier_keeps_its_encoder(fitted, tables, new, tmp_path):
     for classifier in (fitted, own):
         classifier.save(tmp_path / "model")
         names = sorted(path.name.split("-")[0] for path in (tmp_path / "model").iterdir())
-        assert names == ["encoder", "history", "model.json", "schema", "weights"]
+        assert names == ["encoder", "history", "model.json", "reference", "schema", "weights"]
         loaded = UUClassifier.load(tmp_path / "model")
         np.testing.assert_array_equal(loaded.decision_function(new[0]), classifier.decision_function(new[0]))
         assert loaded.encoder_.schema_ == classifier.encoder_.schema_

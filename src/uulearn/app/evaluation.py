@@ -1,5 +1,6 @@
 """Evaluate a saved model on two unlabeled files, or on one file with a label column."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from uulearn.app.model import TableModel
 from uulearn.app.scoring import score_chunks
 from uulearn.app.settings import check_different_files
+from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import TableError
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
@@ -37,14 +39,18 @@ def evaluate_sets(
     set_priors: tuple[float, float] | None,
     target_prior: float | None,
     sheet: str | None = None,
+    counters: Sequence[RowCounter | None] = (None, None),
 ) -> Evaluation:
-    """Evaluate a model without labels, on two unlabeled files with the given class priors."""
+    """Evaluate a model without labels, on two unlabeled files with the given class priors.
+
+    The rows of each file are added to its counter.
+    """
     check_different_files(first, second)
     model = model.with_target_prior(target_prior)
     classifier = model.classifier
     scores = [
-        np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet)])
-        for path in (first, second)
+        np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet, counter=counter)])
+        for path, counter in zip((first, second), counters, strict=True)
     ]
     priors = set_priors or classifier.set_priors
     assert priors is not None  # a model of `uulearn fit` always has them
@@ -53,12 +59,21 @@ def evaluate_sets(
 
 
 def evaluate_labels(
-    model: TableModel, rows: str, column: str, positive: str | None, target_prior: float | None, sheet: str | None
+    model: TableModel,
+    rows: str,
+    column: str,
+    positive: str | None,
+    target_prior: float | None,
+    sheet: str | None,
+    counter: RowCounter | None = None,
 ) -> LabeledEvaluation:
-    """Evaluate a model on labeled rows, at the class prior of these rows or at ``target_prior``."""
+    """Evaluate a model on labeled rows, at the class prior of these rows or at ``target_prior``.
+
+    The rows are added to the ``counter``.
+    """
     model = model.with_target_prior(target_prior)
     found, labels, missing, seen = [], list[NDArray[np.int64]](), 0, set[str]()
-    for frame, scored in score_chunks(model, rows, required=column, sheet=sheet):
+    for frame, scored in score_chunks(model, rows, required=column, sheet=sheet, counter=counter):
         words = [
             _to_word(value) if known else "" for value, known in zip(frame[column], frame[column].notna(), strict=True)
         ]

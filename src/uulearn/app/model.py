@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from uulearn.app.facts import FitFacts
 from uulearn.estimator import UUClassifier, model_directory, persistence
+from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
@@ -39,9 +40,9 @@ class ScoredRows(NamedTuple):
     predicted: NDArray[np.int64]
 
 
-def score_matrix(classifier: UUClassifier, X: Any) -> ScoredRows:
-    """Score numeric rows with one forward pass."""
-    scores = classifier.decision_function(X)
+def score_matrix(classifier: UUClassifier, X: Any, counter: RowCounter | None = None) -> ScoredRows:
+    """Score numeric rows, and add them to the counter."""
+    scores = classifier.score_and_count(X, counter)
     return ScoredRows(scores, classifier.probabilities_from_scores(scores), (scores > 0).astype(np.int64))
 
 
@@ -80,19 +81,26 @@ class TableModel:
             )
         return self.facts
 
-    def score(self, frame: pd.DataFrame, *, name: str = "the table", folder: Path = Path()) -> ScoredRows:
+    def score(
+        self,
+        frame: pd.DataFrame,
+        *,
+        name: str = "the table",
+        folder: Path = Path(),
+        counter: RowCounter | None = None,
+    ) -> ScoredRows:
         """Score the rows of a data frame returned by a reader of `uulearn.io.reading`.
 
         The columns can be in any order; additional columns are ignored. ``name`` is the name of the table in error
-        messages, and ``folder`` is the base folder of relative image paths.
+        messages, and ``folder`` is the base folder of relative image paths. The rows are added to the ``counter``.
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
         if self.encoder is None:
-            return score_matrix(self.classifier, encode_rows(frame, self.schema, None, folder, name))
+            return score_matrix(self.classifier, encode_rows(frame, self.schema, None, folder, name), counter)
         rows = apply_schema(frame, self.encoder.schema_, name=name)
         self.unfamiliar.update(count_unfamiliar(rows, self.encoder))
-        return score_matrix(self.classifier.with_encoder(None), self.encoder.encode_rows(rows))
+        return score_matrix(self.classifier.with_encoder(None), self.encoder.encode_rows(rows), counter)
 
     def with_target_prior(self, target_prior: float | None) -> TableModel:
         """Return the model for a population with another class prior, or the same model if the prior is None."""

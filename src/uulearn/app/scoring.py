@@ -1,6 +1,7 @@
 """Score the rows of a file with a saved model, chunk by chunk."""
 
 import copy
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,34 @@ from uulearn.app.model import ScoredRows, TableModel, load_model, score_matrix
 from uulearn.app.settings import RESULT_COLUMNS
 from uulearn.data.inputs import LARGEST_INPUT
 from uulearn.estimator import UUClassifier
-from uulearn.exceptions import TableError
+from uulearn.estimator.new_rows import RowCounter
+from uulearn.exceptions import NotAMixtureWarning, TableError
 from uulearn.io.arrow import refuse_ambiguous
 from uulearn.io.formats import STANDARD, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 from uulearn.io.writing import TableWriter
+from uulearn.metrics.new_rows import MIN_ROWS, RowCheck
 from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 from uulearn.tabular.schema import Schema, check_has_columns, quote_value
 
 ARRAY_CHUNK_BYTES = 2**27
 """Maximum size of an array chunk in bytes; if rows are large, a chunk has fewer than CHUNK_ROWS rows."""
+
+
+def make_counter(model: TableModel | UUClassifier) -> RowCounter:
+    """Return a counter that compares the rows of a file with the rows that a model was trained on."""
+    return RowCounter(model.classifier if isinstance(model, TableModel) else model)
+
+
+def report_check(check: RowCheck, name: str) -> str | None:
+    """Warn if the rows of a file are not a mixture of the two sets; return a note if this could not be checked.
+
+    There is no note about few rows, because there is nothing to do about them.
+    """
+    if check.alarm:
+        warnings.warn(f"{name}: {check}. {NotAMixtureWarning.advice}", NotAMixtureWarning, stacklevel=2)
+    return f"{name}: {check}." if check.p_value is None and check.rows >= MIN_ROWS else None
 
 
 def load_for_scoring(model: Path, keep_columns: bool) -> TableModel | UUClassifier:
@@ -43,18 +61,21 @@ def score_file(
     sheet: str | None = None,
     target_prior: float | None = None,
     keep_columns: bool = False,
+    counter: RowCounter | None = None,
 ) -> int:
     """Write the score, probability and class of each row of a file, in order; return the number of rows.
 
     For a model written by `uulearn fit`, the file is a table, and its id columns (or all columns, with
-    ``keep_columns``) are copied. For a model written by `UUClassifier.save`, the file must contain only numbers.
+    ``keep_columns``) are copied. For a model written by `UUClassifier.save`, the file must contain only numbers. The
+    rows are added to the ``counter``, which compares them with the training rows.
     """
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
     if isinstance(model, TableModel):
-        frames = _score_table(model, rows, format, sheet, keep_columns)
+        frames = _score_table(model, rows, format, sheet, keep_columns, counter)
     else:
-        frames = (_with_results(pd.DataFrame(), scored) for scored in _score_numbers(model, rows, format, sheet))
+        scored = _score_numbers(model, rows, format, sheet, counter)
+        frames = (_with_results(pd.DataFrame(), block) for block in scored)
     count = 0
     with TableWriter(out, float_format="%.6g", escape_formulas=True) as writer:
         for frame in frames:
@@ -64,11 +85,16 @@ def score_file(
 
 
 def _score_table(
-    model: TableModel, rows: str, format: str | None, sheet: str | None, keep_columns: bool
+    model: TableModel,
+    rows: str,
+    format: str | None,
+    sheet: str | None,
+    keep_columns: bool,
+    counter: RowCounter | None,
 ) -> Iterator[pd.DataFrame]:
     schema = model.schema
     ids = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
-    for frame, scored in score_chunks(model, rows, format=format, sheet=sheet):
+    for frame, scored in score_chunks(model, rows, format=format, sheet=sheet, counter=counter):
         copied = list(frame) if keep_columns else [name for name in ids if name in frame]
         if taken := [name for name in copied if name in RESULT_COLUMNS]:
             raise TableError(f"{rows} already has a column {taken[0]!r}, which predict writes; rename that column.")
@@ -82,9 +108,18 @@ def _with_results(frame: pd.DataFrame, scored: ScoredRows) -> pd.DataFrame:
 
 
 def score_chunks(
-    model: TableModel, path: str, *, required: str | None = None, format: str | None = None, sheet: str | None = None
+    model: TableModel,
+    path: str,
+    *,
+    required: str | None = None,
+    format: str | None = None,
+    sheet: str | None = None,
+    counter: RowCounter | None = None,
 ) -> Iterator[tuple[pd.DataFrame, ScoredRows]]:
-    """Yield chunks of a file with their scores; ``required`` is an additional column that the file must have."""
+    """Yield chunks of a file with their scores; ``required`` is an additional column that the file must have.
+
+    The rows are added to the ``counter``.
+    """
     rows = 0
     with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format, sheet=sheet) as reader:
         if required is not None and required not in reader.columns:
@@ -94,12 +129,14 @@ def score_chunks(
             if isinstance(model.schema, Schema):
                 numbers = (column.name for column in model.schema.columns if column.kind == "number")
                 refuse_ambiguous(reader.name, reader.ambiguous, numbers)
-            yield frame, model.score(frame, name=reader.place, folder=base_folder(path))
+            yield frame, model.score(frame, name=reader.place, folder=base_folder(path), counter=counter)
         if not rows:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
 
 
-def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, sheet: str | None) -> Iterator[ScoredRows]:
+def _score_numbers(
+    classifier: UUClassifier, rows: str, format: str | None, sheet: str | None, counter: RowCounter | None
+) -> Iterator[ScoredRows]:
     """Score a file of numbers; rows of a .npy file can have any shape."""
     shape, place = classifier.row_shape_, Path(rows)
     if rows != STANDARD and place.is_dir() and not is_table_folder(rows):
@@ -112,7 +149,7 @@ def _score_numbers(classifier: UUClassifier, rows: str, format: str | None, shee
         classifier = copy.copy(classifier)
         del classifier.feature_names_in_  # the columns are already in order, so their names are not checked
     for block in _array_blocks(place, shape) if array else _table_blocks(rows, format, sheet, names, shape[0]):
-        yield score_matrix(classifier, block)
+        yield score_matrix(classifier, block, counter)
 
 
 def _table_blocks(

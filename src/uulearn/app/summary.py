@@ -22,6 +22,7 @@ CARD_COLUMNS = 50
 CARD_UNUSED_COLUMNS = 100
 CARD_NAME_WIDTH = 200
 """Maximum length of a name in a model card, in characters."""
+VALID_FOR = "Valid for rows like these; uulearn predict warns if new rows differ."
 MARKUP = frozenset("&<>`[]|!*\\")
 """Characters that are replaced in a text of the model card, because they can start markup or a link."""
 
@@ -38,6 +39,7 @@ def format_summary(facts: FitFacts, out: Path) -> str:
         _line("accuracy", accuracy_range(facts.evaluation.accuracy)),
         _wrapped("", _basis(facts)),
         _wrapped("", describe_verdict(facts)),
+        _line("", VALID_FOR),
         _line("AUC", f"{facts.evaluation.auc.value:.3f} (0.5 is chance, 1 is perfect)"),
     ]
     if facts.prior_intervals is not None:
@@ -117,7 +119,9 @@ def format_model_card(facts: FitFacts) -> str:
         "## Accuracy",
         *([] if (shortage := describe_shortage(facts)) is None else [f"**{shortage}**"]),
         f"Accuracy {accuracy_range(facts.evaluation.accuracy)} ({_basis(facts)}). The estimate holds if the class "
-        f"priors are correct and the two files differ only in their class priors. {describe_verdict(facts)}",
+        "priors are correct, the two files differ only in their class priors, and the positives and negatives of new "
+        "rows come from the same distributions. `uulearn predict` and `uulearn evaluate` warn if new rows are not a "
+        f"mixture of the two files. {describe_verdict(facts)}",
         *([] if facts.comparison is None else ["## Model", f"Model: {describe_comparison(facts.comparison)}."]),
         "## Columns",
         f"{len(used)} used: {names}.",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uulearn.cli import fast_imports
-from uulearn.cli.options import PRIORS, AsJson, Sheet, argument, option, parse_set_priors
+from uulearn.cli.options import PRIORS, AsJson, NoCheck, Sheet, argument, option, parse_set_priors, print_check
 
 if TYPE_CHECKING:
     from uulearn.app.evaluation import LabeledEvaluation
@@ -26,12 +26,14 @@ def evaluate(
     set_priors: Annotated[str | None, option(PRIORS, "Class priors of A and B. Default: same as in the fit.")] = None,
     target_prior: Annotated[float | None, option("π", "Population class prior. Default: same as in the fit.")] = None,
     sheet: Sheet = None,
+    no_check: NoCheck = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a model on two unlabeled files or one labeled file."""
     with fast_imports():
         from uulearn.app.evaluation import evaluate_labels, evaluate_sets
         from uulearn.app.model import TableModel
+        from uulearn.app.scoring import make_counter
 
     priors = parse_set_priors(set_priors)
     if labels is None and positive is not None:
@@ -40,7 +42,9 @@ def evaluate(
         raise ValueError("--set-priors requires two unlabeled files; remove --set-priors or --labels.")
     if labels is not None and second is None:
         chosen = TableModel.load(model)
-        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet), as_json)
+        counter = None if no_check else make_counter(chosen)
+        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet, counter), as_json)
+        print_check(counter, first)
         return
     if labels is not None or second is None:
         raise ValueError(
@@ -49,9 +53,13 @@ def evaluate(
         )
     if isinstance(priors, str):
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")
-    evaluation = evaluate_sets(TableModel.load(model), first, second, priors, target_prior, sheet)
+    loaded = TableModel.load(model)
+    counters = [None if no_check else make_counter(loaded) for _ in range(2)]
+    evaluation = evaluate_sets(loaded, first, second, priors, target_prior, sheet, counters)
     typer.echo(json.dumps(dataclasses.asdict(evaluation), indent=1) if as_json else str(evaluation))
     _warn_if_impossible(evaluation)
+    for counter, rows in zip(counters, (first, second), strict=True):
+        print_check(counter, rows)
 
 
 def _warn_if_impossible(evaluation: Evaluation) -> None:

@@ -1,9 +1,15 @@
 """Helper functions for declaring options, and options shared by several commands."""
 
+from __future__ import annotations
+
+import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from uulearn.estimator.new_rows import RowCounter
 
 PRIORS = "θ θ′"
 """Placeholder for the class priors of the two sets."""
@@ -30,6 +36,7 @@ Address = Annotated[str | None, option("HOST", ADDRESS_HELP)]
 RayWorkers = Annotated[int | None, option("N", "With --engine ray: number of parallel processes.", "--workers", min=1)]
 AsJson = Annotated[bool, flag("Print JSON, for scripts.", "--json")]
 Drop = Annotated[list[str] | None, option("COLUMN", "Column to leave out; repeat the option for several columns.")]
+NoCheck = Annotated[bool, flag("Do not compare the rows with the rows that the model was trained on.", "--no-check")]
 Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the first sheet.")]
 
 
@@ -107,6 +114,22 @@ def check_not_percentages(name: str, words: Sequence[str]) -> None:
         fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
         typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])
         raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
+
+
+def print_check(counter: RowCounter | None, rows: str) -> None:
+    """Print a warning on standard error if the counted rows of a file are not a mixture of the two sets."""
+    if counter is None:
+        return
+    from uulearn.app.scoring import report_check
+    from uulearn.io.formats import STANDARD, printable
+
+    name = "standard input" if rows == STANDARD else rows
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        note = report_check(counter.check(), name)
+    lines = [f"warning: {warning.message}" for warning in raised] + ([] if note is None else [f"note: {note}"])
+    for line in lines:
+        typer.echo(printable(line), err=True)
 
 
 def is_number(word: str) -> bool:

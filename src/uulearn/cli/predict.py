@@ -5,7 +5,18 @@ from pathlib import Path
 from typing import Annotated
 
 from uulearn.cli import fast_imports
-from uulearn.cli.options import Address, Engine, RayWorkers, Sheet, argument, flag, option, uses_ray
+from uulearn.cli.options import (
+    Address,
+    Engine,
+    NoCheck,
+    RayWorkers,
+    Sheet,
+    argument,
+    flag,
+    option,
+    print_check,
+    uses_ray,
+)
 from uulearn.io.formats import STANDARD, printable
 
 
@@ -19,6 +30,7 @@ def predict(
     sheet: Sheet = None,
     target_prior: Annotated[float | None, option("π", "Class prior of the rows. Default: same as in the fit.")] = None,
     keep_columns: Annotated[bool, flag("Copy all columns of ROWS to the output.", "--keep-columns")] = False,
+    no_check: NoCheck = False,
     engine: Engine = "local",
     address: Address = None,
     workers: RayWorkers = None,
@@ -27,7 +39,7 @@ def predict(
     on_ray = uses_ray(engine, address, workers)
     with fast_imports():
         from uulearn.app.model import TableModel
-        from uulearn.app.scoring import load_for_scoring, score_file
+        from uulearn.app.scoring import load_for_scoring, make_counter, score_file
         from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
 
     if on_ray:
@@ -35,18 +47,34 @@ def predict(
             raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one of them.")
         from uulearn.engines.ray_scoring import score_on_ray
 
-        count, unfamiliar = score_on_ray(
-            model, rows, out, target_prior=target_prior, keep_columns=keep_columns, address=address, workers=workers
+        count, unfamiliar, counter = score_on_ray(
+            model,
+            rows,
+            out,
+            target_prior=target_prior,
+            keep_columns=keep_columns,
+            address=address,
+            workers=workers,
+            check=not no_check,
         )
     else:
         _check_paths(rows, out)
         loaded = load_for_scoring(model, keep_columns)
+        counter = None if no_check else make_counter(loaded)
         count = score_file(
-            loaded, rows, out, format=format_, sheet=sheet, target_prior=target_prior, keep_columns=keep_columns
+            loaded,
+            rows,
+            out,
+            format=format_,
+            sheet=sheet,
+            target_prior=target_prior,
+            keep_columns=keep_columns,
+            counter=counter,
         )
         unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
     for note in describe_unfamiliar(unfamiliar):
         print(f"note: {printable(note)}", file=sys.stderr)
+    print_check(counter, rows)
     if out != STANDARD:  # on standard error, because standard output may contain the scores
         print(f"{count:,} rows scored, written to {printable(str(Path(out)))}", file=sys.stderr)
 

@@ -10,14 +10,16 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from uulearn.app.model import TableModel
-from uulearn.app.scoring import load_for_scoring, score_file
+from uulearn.app.scoring import load_for_scoring, make_counter, score_file
 from uulearn.engines.ray_cluster import finished_tasks, ray_cluster
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.model_directory import MANIFEST
+from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import TableError
 from uulearn.io.arrow import check_same_columns, refusing_damage
 from uulearn.io.formats import PARQUET, STANDARD, check_not_read_again, parquet_files, resolve_format
 from uulearn.io.reading import is_table_folder
+from uulearn.metrics.new_rows import RowCounts
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.unfamiliar import UnfamiliarCounts
 from uulearn.training.progress import ProgressBar
@@ -34,12 +36,14 @@ def score_on_ray(
     keep_columns: bool,
     address: str | None,
     workers: int | None,
-) -> tuple[int, UnfamiliarCounts]:
+    check: bool = True,
+) -> tuple[int, UnfamiliarCounts, RowCounter | None]:
     """Score one Parquet file or a folder of Parquet files on a Ray cluster, and write a new folder.
 
     The new folder has one file per input file, with the same name and row order. It appears when all files are
     complete. The model and both folders must be accessible under the same path on all machines of the cluster. Returns
-    the number of rows, and the counts of values unlike the training rows.
+    the number of rows, the counts of values unlike the training rows, and, with ``check``, the counter that compares
+    all rows with the training rows.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
@@ -47,7 +51,7 @@ def score_on_ray(
     if target_prior is not None:
         loaded.with_target_prior(target_prior)
     model = model.resolve()
-    options: dict[str, Any] = {"target_prior": target_prior, "keep_columns": keep_columns}
+    options: dict[str, Any] = {"target_prior": target_prior, "keep_columns": keep_columns, "check": check}
     score = functools.partial(_score_on_worker, model, _digest(model), **options)
     files = _find_files(rows)
     counts = _count_rows(list(files.values()))
@@ -55,6 +59,7 @@ def score_on_ray(
     unfinished = place.with_name(f".{place.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     total, unfamiliar = 0, UnfamiliarCounts()
+    counter = make_counter(loaded) if check else None
     non_empty = [name for name, path in files.items() if counts[path]]
     try:
         for name in files:
@@ -63,9 +68,11 @@ def score_on_ray(
             calls = [(str(files[name]), str(unfinished / name)) for name in non_empty]
             finished = finished_tasks(ray, score, calls, at_once=workers, what=TASK)
             with ProgressBar(len(calls), True, unit="files") as bar:
-                for done, (_, (n_rows, found)) in enumerate(finished, 1):
+                for done, (_, (n_rows, found, counts)) in enumerate(finished, 1):
                     total += n_rows
                     unfamiliar.update(found)
+                    if counter is not None and counts is not None:
+                        counter.add_counts(counts)
                     bar.update(done, {})
         for name in files.keys() - set(non_empty):
             pq.write_table(pq.read_schema(unfinished / non_empty[0]).empty_table(), unfinished / name)
@@ -74,14 +81,18 @@ def score_on_ray(
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return total, unfamiliar
+    return total, unfamiliar, counter
 
 
-def _score_on_worker(model: Path, digest: str, rows: str, out: str, **options: Any) -> tuple[int, UnfamiliarCounts]:
+def _score_on_worker(
+    model: Path, digest: str, rows: str, out: str, *, check: bool, **options: Any
+) -> tuple[int, UnfamiliarCounts, RowCounts | None]:
     loaded = _load_once(model, digest, options["keep_columns"])
     unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
     unfamiliar.clear()  # counts of the previous file
-    return score_file(loaded, rows, out, **options), unfamiliar
+    counter = make_counter(loaded) if check else None
+    count = score_file(loaded, rows, out, **options, counter=counter)
+    return count, unfamiliar, None if counter is None else counter.counts
 
 
 @functools.lru_cache(maxsize=1)

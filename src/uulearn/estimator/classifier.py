@@ -358,6 +358,7 @@ class UUClassifier(TrainedClassifier):
         self.out_of_fold_evaluation_ = result.out_of_fold_evaluation
         self.out_of_fold_scores_ = result.decisions
         self.out_of_fold_correction_ = result.correction
+        self.row_reference_ = result.reference
         self.self_training_ = None if result.self_training is None else list(result.self_training)
         self.precision_ = result.model.precision
         self.resolved_params_ = result.resolved

@@ -15,6 +15,7 @@ from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
 from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
+from uulearn.estimator.new_rows import REFERENCE_ROWS, make_reference
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
 from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
@@ -26,6 +27,7 @@ from uulearn.metrics.calibration import (
     fit_platt_scaling,
     shift_log_odds,
 )
+from uulearn.metrics.new_rows import RowReference
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE, OutOfFoldCorrection
 from uulearn.risk import estimation_cost
 from uulearn.training import History
@@ -33,7 +35,7 @@ from uulearn.training import History
 # Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
 # Maximum number of rows per set that are scored by all models to compare the ensemble with its models.
-ENSEMBLE_SAMPLE = 10_000
+ENSEMBLE_SAMPLE = REFERENCE_ROWS
 # If the class prior is within these bounds, predicting only one class indicates failed training.
 MODERATE_PRIOR = (0.1, 0.9)
 # A warning is raised if an estimated accuracy is outside [½, 1] by this number of standard errors.
@@ -68,6 +70,8 @@ class FitResult:
     """
     correction: OutOfFoldCorrection | None = None
     """Corrects estimates from out-of-fold scores; None if the scores are not calibrated."""
+    reference: RowReference | None = None
+    """Statistics of the two sets, with which new rows are compared; None if there are too few rows."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -95,6 +99,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     scores: Tensor | None = None
     error: BaseException | None = None
     is_out_of_fold = True
+    unseen: tuple[Any, Any] | None = None  # scores of held-out rows of each set by the final models
     if plan.folds is None:
         single = plan.learner.train(
             ModelTask(
@@ -107,6 +112,9 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         if error is None and plan.validation is not None and parameters.calibrated:
             parts = single.held_out_scores or [model.score(plan.validation.rows_of(which)) for which in (0, 1)]
             scores = torch.cat(list(parts))
+        if error is None and plan.validation is not None:
+            sample = plan.validation.pick(*_evenly_spaced(plan.validation))
+            unseen = model.score(sample.rows_of(0)), model.score(sample.rows_of(1))
     else:
         if parameters.self_training_rounds:
             done = _run_self_training(plan, first)
@@ -132,7 +140,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             elif parameters.calibrated:
                 scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
                 if is_out_of_fold and isinstance(plan.data, TwoSets):
-                    correction = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
+                    correction, unseen = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
                     scaling = correction.scaling
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
@@ -153,6 +161,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         error,
         decisions,
         correction,
+        None if error else make_reference(plan.data if isinstance(plan.data, TwoSets) else plan.validation, unseen),
     )
 
 
@@ -189,9 +198,9 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 def _compare_with_ensemble(
     data: TwoSets, folds: Folds, fitted: OutOfFold, scaling: PlattScaling, priors: Priors
-) -> OutOfFoldCorrection:
-    """Score evenly spaced rows with the models that were trained on them."""
-    index = [np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes]
+) -> tuple[OutOfFoldCorrection, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """Score evenly spaced rows with the models that were trained on them, and with the model that was not."""
+    index = _evenly_spaced(data)
     sample = data.pick(*index)
     rows = [sample.rows_of(which) for which in (0, 1)]  # read in chunks, because dense copies may be large
     own_folds = np.concatenate([part[own] for part, own in zip(folds, index, strict=True)])
@@ -201,13 +210,21 @@ def _compare_with_ensemble(
     ]
     trained = own_folds[:, None] != np.arange(len(scores))
     selects = any(history.best_epoch is not None for history in fitted.histories)
-    return OutOfFoldCorrection.from_scores(
-        np.stack(scores, axis=1)[trained].reshape(len(own_folds), -1),
+    each = np.stack(scores, axis=1)
+    first, second = np.split(each[~trained], [len(index[0])])
+    correction = OutOfFoldCorrection.from_scores(
+        each[trained].reshape(len(own_folds), -1),
         (len(index[0]), len(index[1])),
         scaling,
         priors,
         SELECTION_ERROR_SCALE if selects else 1.0,
     )
+    return correction, (first, second)
+
+
+def _evenly_spaced(data: TwoSets) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    first, second = (np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes)
+    return first, second
 
 
 def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> SelfTraining:

@@ -24,11 +24,11 @@ MANIFEST = "model.json"
 MODEL_FORMAT = "uulearn-model"
 # Format 3 has scikit-learn's parameter names, separate training options, and a learner kind; others raise an error.
 MODEL_FORMAT_VERSION = 3
-MODEL_FILE = re.compile(r"(weights|history|encoder|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
+MODEL_FILE = re.compile(r"(weights|history|encoder|reference|schema|facts)-[0-9a-f]{16}\.(safetensors|json)")
 # Temporary files that a killed process left in a model directory.
 LEFTOVER = re.compile(r"\..+\.(json|safetensors|toml|md|html)\..*tmp")
 # Files written by the estimator; all other files were attached by an application, such as the schema of images.
-OWN_FILES = ("weights", "history", "encoder")
+OWN_FILES = ("weights", "history", "encoder", "reference")
 # Human-readable files that the commands write next to a model with facts; they describe only this model.
 DOCUMENTS = ("README.md", "config.toml", "report.html")
 # Maximum size of a manifest in bytes; real manifests are much smaller.

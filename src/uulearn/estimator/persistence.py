@@ -1,9 +1,10 @@
 """Save a classifier as a model directory of safetensors and JSON files, and load it without executing code.
 
 The manifest contains the parameters, the fitted attributes, the kind of the learner, and the JSON part of its
-`uulearn.estimator.learners.ModelState`. The file ``weights`` contains the tensors. A classifier for tables also has the
-files ``schema`` (the columns) and ``encoder`` (the arrays of the encoder). To load a model of your own learner,
-call ``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
+`uulearn.estimator.learners.ModelState`. The file ``weights`` contains the tensors, and ``reference`` the statistics of
+the two sets with which new rows are compared. A classifier for tables also has the files ``schema`` (the columns) and
+``encoder`` (the arrays of the encoder). To load a model of your own learner, call
+``UUClassifier.load(folder, model=learner)``; ``learner.restore`` recreates the model from its state.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -31,6 +35,7 @@ from uulearn.estimator.self_training import Round
 from uulearn.exceptions import ModelFormatError
 from uulearn.metrics import Evaluation
 from uulearn.metrics.calibration import PlattScaling
+from uulearn.metrics.new_rows import RowReference
 from uulearn.storage import read_value
 from uulearn.training import ConsistencyOptions, History, TrainingOptions
 
@@ -55,6 +60,8 @@ def save(
     if encoder is not None:
         schema, arrays = encoder.to_bytes()
         contents |= {"schema": ("json", schema), "encoder": ("safetensors", arrays)}
+    if classifier.row_reference_ is not None:
+        contents["reference"] = ("safetensors", save_arrays(classifier.row_reference_.to_arrays()))
     own = {*inspect.signature(type(classifier)).parameters, *TRAINING_NAMES} - {"training"}
     named = classifier.get_params(deep=classifier.training is not None)
     named["random_state"] = None if classifier.random_state is None else classifier.seed_
@@ -126,7 +133,12 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         if not isinstance(history.epochs, list) or not all(isinstance(record, dict) for record in history.epochs):
             raise ValueError("the history is not a list of epochs")
         encoder = _read_encoder(folder, files) if "encoder" in files else None
-        return cls(**parameters).set_fitted(_read_result(parameters, manifest, tensors, history, encoder))
+        result = _read_result(parameters, manifest, tensors, history, encoder)
+        if "reference" in files:
+            arrays = load_arrays(read_file(folder, files["reference"]))
+            found = RowReference.from_arrays(arrays, math.prod(result.columns.row_shape))
+            result = dataclasses.replace(result, reference=found)
+        return cls(**parameters).set_fitted(result)
     except ModelFormatError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:

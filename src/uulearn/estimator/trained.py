@@ -15,10 +15,12 @@ from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns, RowEncoder
 from uulearn.estimator.fitting import warn_if_suspicious
 from uulearn.estimator.learners import ComparedModel, ConsistencyChoice, Learner, TrainedModel
+from uulearn.estimator.new_rows import RowCounter
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
+from uulearn.metrics.new_rows import RowCheck, RowReference
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
@@ -52,6 +54,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     out_of_fold_evaluation_: Evaluation | None
     out_of_fold_scores_: NDArray[np.float32] | None
     out_of_fold_correction_: OutOfFoldCorrection | None
+    row_reference_: RowReference | None
     self_training_: list[Round] | None
     precision_: str
     resolved_params_: dict[str, Any]
@@ -84,8 +87,17 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return scores of shape (n,), above 0 for class 1: log-odds if calibrated, otherwise the model output g(x)."""
+        return self.score_and_count(X, None)
+
+    def score_and_count(self, X: Any, counter: RowCounter | None) -> NDArray[np.float32]:
+        """Return the scores of `decision_function`, and add the rows to the counter, which compares them with the sets.
+
+        Use it to check a large file in parts; the rows of a table are added after they are encoded.
+        """
         check_is_fitted(self, "trained_")
-        scores = decision_values(self.trained_.score(self._read(X)).numpy(), self.scaling_)
+        rows = self._read(X)
+        outputs = self.trained_.score(rows)
+        scores = decision_values(outputs.numpy(), self.scaling_)
         bad = ~np.isfinite(scores)
         if bad.any():
             row = int(bad.argmax())
@@ -93,6 +105,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"the score of row {row} of X is {scores[row]:g}, so no class can be predicted; check for values far "
                 "outside the range of the training rows, and scale the columns before fit and predict."
             )
+        if counter is not None:
+            counter.add(rows, outputs)
         return scores
 
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -152,6 +166,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alone = copy.copy(self)
         alone.trained_ = self.trained_.submodel(number)
         alone._drop_out_of_fold()  # they describe the whole ensemble
+        if alone.row_reference_ is not None:
+            alone.row_reference_ = alone.row_reference_.without_scores()  # a model has only the scores of its fold
         return alone
 
     def _drop_out_of_fold(self) -> None:
@@ -235,6 +251,18 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
         warn_if_suspicious(evaluated.accuracy.unclipped, priors, self.target_prior, evaluated.sizes)
         return evaluated
+
+    def check_rows(self, X: Any) -> RowCheck:
+        """Check without labels whether new rows are a mixture of the two sets, with any class prior.
+
+        If they are not (``check_rows(X).alarm``), estimates from the two sets, such as ``out_of_fold_evaluation_``, are
+        not valid for these rows. At least 50 rows are needed. At most 1% of the checks of valid rows raise an alarm.
+        `predict` and `evaluate` do not run this check; the commands ``uulearn predict`` and ``uulearn evaluate`` do.
+        """
+        check_is_fitted(self, "trained_")
+        counter = RowCounter(self)
+        counter.add(self._read(X))
+        return counter.check()
 
     def score(self, X: Any, sets: Any) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of both sets.
