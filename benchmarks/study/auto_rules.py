@@ -27,7 +27,7 @@ from resuming import STUDY
 from scipy.special import expit
 from scipy.stats import norm
 
-from uulearn.estimator.auto import POWER, decision_weights
+from uulearn.estimator.auto import LIKELIHOOD_POWER, decision_weights
 from uulearn.metrics.calibration import (
     PlattScaling,
     calibrate_out_of_fold,
@@ -129,11 +129,11 @@ RULES: dict[str, Rule] = {
     "likelihood 0.5": likelihood(0.5),
     "likelihood 0.25, 0.7": likelihood(0.25, 0.7),
     "best likelihood": lambda found: float(WEIGHTS[found.likelihoods.argmax()]),
-    "stacking": stacking(POWER),
+    "stacking": stacking(LIKELIHOOD_POWER),
     "stacking 2": stacking(2),
-    "stacking, 2 2": stacking(POWER, (2, 2)),
-    "stacking, 2 1": stacking(POWER, (2, 1)),
-    "stacking, 4 2": stacking(POWER, (4, 2)),
+    "stacking, 2 2": stacking(LIKELIHOOD_POWER, (2, 2)),
+    "stacking, 2 1": stacking(LIKELIHOOD_POWER, (2, 1)),
+    "stacking, 4 2": stacking(LIKELIHOOD_POWER, (4, 2)),
 }
 """Weight of the MLP by each rule."""
 

@@ -23,7 +23,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 STALE_SECONDS = 3600.0  # age at which a temporary folder is deleted: the process that wrote it must have been killed
-JSON_SCALARS = (str, int, bool)
 LARGEST_NUMBER = 1e100  # a stored number beyond this is a sign of tampering
 
 
@@ -171,7 +170,7 @@ def _tree_digest(text: str, tensors: Mapping[str, Tensor]) -> str:
 def _encode(node: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(node, float):  # JSON has no infinities and no NaN; all other floats are stored without rounding
         return node if math.isfinite(node) else {"float": node.hex()}
-    if node is None or isinstance(node, JSON_SCALARS):
+    if node is None or isinstance(node, str | int):
         return node
     if isinstance(node, Tensor):
         name = str(len(tensors))

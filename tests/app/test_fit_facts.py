@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers.report_example import facts_and_history
-from uulearn.app.estimates import column_importance
+from uulearn import UUClassifier
+from uulearn.app.estimates import column_importance, sensitivity_facts
 from uulearn.app.facts import FitFacts, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, number, percent, signed
 from uulearn.app.summary import format_model_card, format_summary
 from uulearn.app.training import EvaluationRows
+from uulearn.exceptions import OneSidedPredictionsWarning
 from uulearn.metrics import Estimate
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.tabular.schema import TableColumn
@@ -242,3 +245,20 @@ def test_names_from_files_cannot_add_markup_or_control_the_terminal(facts, name)
     page = markdown.markdown(card, extensions=["tables", "fenced_code"])
     assert not set(re.findall(r"<(\w+)", page)) & {"script", "img", "a", "b"}
     assert page.count("<h1") == 1
+
+
+def test_sensitivity_of_trees_ignores_consistency_training():
+    """The analysis trains the model with the highest weight, and trees have no consistency training."""
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 150)
+    y = rng.random(300) < np.where(sets == 0, 0.9, 0.1)
+    X = np.where(y[:, None], 1.0, -1.0) + rng.normal(size=(300, 3))
+    classifier = UUClassifier(
+        (0.9, 0.1), model="auto", model_params={"models": ["boosting"]}, epochs=5, n_estimators=2,
+        consistency=True, random_state=0, progress=False,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneSidedPredictionsWarning)
+        classifier.fit(X.astype(np.float32), sets)
+    assert sensitivity_facts(classifier, X.astype(np.float32), sets).errors

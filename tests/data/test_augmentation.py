@@ -341,7 +341,7 @@ def test_joined_names_are_applied_left_to_right():
 def test_rejects_unknown_names(name):
     with pytest.raises(
         ValueError,
-        match=r"^augment must be one of 'flip', 'shift', 'affine', 'color', 'cutout', optionally with .* such as .*\.$",
+        match=r"^augment must be one of 'flip', 'shift', 'affine', 'color', 'cutout', with a strength as in 'shift:2'",
     ):
         get_augmentation(name)
 

@@ -118,7 +118,7 @@ class TestWeights:
             both = sizes[:, None] * (
                 priors[:, None] / pooled * positive + (1 - priors[:, None]) / (1 - pooled) * (1 - positive)
             )
-            posterior.append(np.prod((both / both.sum(axis=0))[sets, np.arange(12)]) ** auto.POWER)
+            posterior.append(np.prod((both / both.sum(axis=0))[sets, np.arange(12)]) ** auto.LIKELIHOOD_POWER)
         expected = np.average(np.linspace(0, 1, 11), weights=posterior)
         found = weigh(decisions, sets, tuple(priors), target_prior)
         assert list(found.values()) == pytest.approx([1 - expected, expected])

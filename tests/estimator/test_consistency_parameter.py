@@ -182,6 +182,7 @@ def test_auto_uses_consistency_training_where_it_helps(chosen, tmp_path):
     truth = {value: (fit.predict(X_test) == y_test).mean() for value, fit in fits.items()}
     assert truth[True] > truth[False]
     assert "consistency training is used: estimated error" in classifier.summary()
+    assert classifier.resolved_params_["l2"] == fits[True].resolved_params_["l2"] == 0.0005
     assert "consistency_loss" in classifier.history_[-1]
     low, high = classifier.out_of_fold_evaluation_.accuracy.interval
     assert low <= truth[True] <= high

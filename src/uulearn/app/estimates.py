@@ -142,7 +142,8 @@ def sensitivity_facts(
     if model.get("model", classifier.model) == defaults.BOOSTING and n_trees:
         model |= {"epochs": max(n_trees), "early_stopping": False}
     choice = classifier.consistency_
-    model["consistency"] = without_comparison(classifier.consistency, used=choice is not None and choice.used)
+    options = without_comparison(classifier.consistency, used=choice is not None and choice.used)
+    model["consistency"] = None if model.get("model", classifier.model) == defaults.BOOSTING else options
     classifier = clone(classifier).set_params(
         **model,
         n_estimators=1,

@@ -73,6 +73,7 @@ def train_and_score(
     if not is_auto(plan.parameters.model):  # otherwise, each compared model is a stage
         progress(StageStarted("training", plan.parameters.n_estimators, "fold"))
     classifier.set_params(**plan.resolved).fit_plan(plan)
+    classifier.set_params(**classifier.resolved_params_)  # some depend on the choice of consistency="auto"
     assert classifier.out_of_fold_scores_ is not None
     submodels = [classifier.submodel(number) for number in range(plan.parameters.n_estimators)]
 

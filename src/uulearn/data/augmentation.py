@@ -152,17 +152,24 @@ def add_noise(x: Tensor, scale: float = defaults.NOISE_SCALE) -> Tensor:
 AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {
     "flip": flip, "shift": shift, "affine": affine, "color": color, "cutout": cutout,
 }  # fmt: skip
-STRENGTHS: dict[str, Callable[[float], bool]] = {
-    "shift": lambda value: value >= 1 and value.is_integer(),
-    "affine": lambda value: 0 < value < 0.5,
-    "color": lambda value: 0 < value < 1,
-    "cutout": lambda value: 0 < value < 1,
+STRENGTHS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "shift": (lambda value: 1 <= value <= 100 and value.is_integer(), "'shift:2' (1 to 100 pixels)"),
+    "affine": (lambda value: 0 < value < 0.5, "'affine:0.2' (below 0.5)"),
+    "color": (lambda value: 0 < value < 1, "'color:0.4' (below 1)"),
+    "cutout": (lambda value: 0 < value < 1, "'cutout:0.3' (below 1)"),
 }
-"""Whether a strength is allowed after the name of an augmentation: the pixels of a shift, otherwise a fraction."""
+"""Augmentations whose name can be followed by a strength: whether a strength is allowed, and an example."""
 STRONG = "strong"
 """Name of the parameter for the strong view of consistency training."""
 ROW_AUGMENTATIONS = ("swap", "noise")
 """Names of augmentations of rows of numbers, which are used only in strong views."""
+
+
+def describe_names(others: Sequence[str] = ()) -> str:
+    """Describe the names of augmentations and of ``others`` for an error message."""
+    examples = ", ".join(example for _, example in STRENGTHS.values())
+    names = ", ".join(map(repr, (*AUGMENTATIONS, *others)))
+    return f"one of {names}, with a strength as in {examples}, several of them joined by '+', or a function of a batch"
 
 
 def is_augmentation(name: str, others: Sequence[str] = ()) -> bool:
@@ -171,22 +178,21 @@ def is_augmentation(name: str, others: Sequence[str] = ()) -> bool:
     >>> [is_augmentation(name) for name in ("shift:2+flip", "blur", "shift:0.5", "flip:1")]
     [True, False, False, False]
     """
-    return all(part in others or _parse(part) is not None for part in name.split("+"))
-
-
-def _parse(part: str) -> Augmentation | None:
-    """Return the augmentation for a name with an optional strength, or None if one of them is not valid."""
-    name, colon, text = part.partition(":")
-    augmentation = AUGMENTATIONS.get(name)
-    if augmentation is None or not colon:
-        return augmentation
     try:
-        strength = float(text)
+        return all(part in others or bool(_parse(part)) for part in name.split("+"))
     except ValueError:
-        return None
-    if name not in STRENGTHS or not STRENGTHS[name](strength):
-        return None
-    return lambda x: augmentation(x, int(strength) if name == "shift" else strength)
+        return False
+
+
+def _parse(part: str) -> Augmentation:
+    """Return the augmentation for a name with an optional strength."""
+    name, colon, text = part.partition(":")
+    augmentation, (is_allowed, _) = AUGMENTATIONS.get(name), STRENGTHS.get(name, (lambda _: False, ""))
+    if augmentation is None or (colon and not is_allowed(float(text))):
+        raise ValueError(f"{part!r} is not an augmentation.")
+    if not colon:
+        return augmentation
+    return lambda x: augmentation(x, int(float(text)) if name == "shift" else float(text))
 
 
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
@@ -198,12 +204,8 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     if callable(augment):
         return augment
     if not isinstance(augment, str) or not is_augmentation(augment):
-        names = ", ".join(map(repr, AUGMENTATIONS))
-        raise ValueError(
-            f"augment must be one of {names}, optionally with a strength such as 'shift:2', several of them joined by "
-            f"'+', or a function of a batch, got {augment!r}."
-        )
-    chosen = [own for part in augment.split("+") if (own := _parse(part)) is not None]
+        raise ValueError(f"augment must be {describe_names()}, got {augment!r}.")
+    chosen = [_parse(part) for part in augment.split("+")]
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 

@@ -2,7 +2,7 @@
 
 The models are compared by how well their calibrated out-of-fold probabilities predict the set of each row, which needs
 no labels (`weigh`). With few rows or close priors, the data hardly distinguish the models, so the weights are nearly
-equal. If one model is clearly better, it gets almost all of the weight.
+equal. With more rows, the better model gets a higher weight.
 
 The weights would make the estimated accuracy optimistic if a row took part in the weights of its own models.
 Therefore, the out-of-fold score of a row uses the weights that the rows of the other folds determine.
@@ -56,7 +56,7 @@ from uulearn.training.workers import join_workers
 
 WEIGHT_STEPS = 10
 """The weights that are compared are multiples of 1 divided by this number."""
-POWER = 1 / SELECTION_ERROR_SCALE**2
+LIKELIHOOD_POWER = 1 / SELECTION_ERROR_SCALE**2
 """Power of the likelihood; below 1 because the rows of a fold share a model and an epoch."""
 MIN_WEIGHT = 0.01
 """Models with a lower weight are not used, because they would hardly change a prediction."""
@@ -229,9 +229,10 @@ class AutoLearner(Learner):
             own["consistency"] = None
         return resolve(own, sizes)
 
-    def _own_parameters(self, name: str, sizes: tuple[int, int]) -> dict[str, Any]:
+    def _own_parameters(self, name: str, sizes: tuple[int, int], consistency_used: bool = False) -> dict[str, Any]:
         """Return the parameters that have a default for each model, as data that can be stored as JSON."""
         resolved = self._resolve(name, sizes)
+        resolved = dataclasses.replace(resolved, **resolved.used_parameters(consistency_used))
         own = {key: getattr(resolved, key) for key in OF_EACH_MODEL if is_auto(getattr(self.parameters, key))}
         options = {key: list(v) if isinstance(v, tuple) else v for key, v in (resolved.model_params or {}).items()}
         return own | {"model_params": options or None}
@@ -316,9 +317,11 @@ class AutoLearner(Learner):
                 if self.parameters.progress:
                     start_stage(StageStarted(f"training {name}", self.parameters.n_estimators, "fold"))
                 started, expected, epochs = time.process_time(), expected + own, tuple[int, ...]()
+                choice: ConsistencyChoice | None = None
                 try:
                     parts = learner.train_folds(dataclasses.replace(task, path=(*task.path, name)))
                     trained[name] = merge_folds(parts, folds)
+                    choice = parts[0].model.consistency
                     epochs = tuple(part.history.best_epoch for part in parts if part.history.best_epoch is not None)
                 except NonFiniteRiskError as error:
                     skipped = str(error).rstrip(".")
@@ -326,7 +329,7 @@ class AutoLearner(Learner):
                     name,
                     seconds=time.process_time() - started,
                     skipped=skipped,
-                    parameters=self._own_parameters(name, data.sizes),
+                    parameters=self._own_parameters(name, data.sizes, choice is not None and choice.used),
                     best_epochs=epochs,
                 )
             else:
@@ -382,8 +385,8 @@ def weigh(
 
     For given weights, the weighted mean of the log-odds determines the probability of the set of each row. The product
     of these probabilities over all rows is the likelihood of the weights. The result is the mean of all weights that
-    add up to 1, weighted by their likelihood to the power of `POWER` (the posterior mean, with a uniform prior).
-    Weights below `MIN_WEIGHT` are set to 0.
+    add up to 1, weighted by their likelihood to the power of `LIKELIHOOD_POWER` (the posterior mean, with a uniform
+    prior). Weights below `MIN_WEIGHT` are set to 0.
 
     >>> sets = np.repeat([0, 1], 500)
     >>> y = np.random.default_rng(0).random(1000) < np.where(sets == 0, 0.9, 0.1)
@@ -399,7 +402,7 @@ def weigh(
     values = shift_log_odds(np.stack(list(decisions.values())).astype(np.float64), target_prior, pooled)
     grid = _weight_grid(len(values))
     likelihoods = [float(set_log_likelihood(own @ values, at_negative, at_positive)[0].sum()) for own in grid]
-    weights = softmax(POWER * np.array(likelihoods)) @ grid
+    weights = softmax(LIKELIHOOD_POWER * np.array(likelihoods)) @ grid
     weights[weights < MIN_WEIGHT] = 0.0
     return dict(zip(decisions, (weights / weights.sum()).tolist(), strict=True))
 

@@ -60,7 +60,7 @@ class ConsistencyLearner(Learner):
         """Create the learner for the parameters of a classifier, optionally on another device."""
         options = without_comparison(parameters.consistency, used=True)
         plain = dataclasses.replace(parameters, consistency=None)
-        consistent = dataclasses.replace(parameters, consistency=options, **parameters.with_consistency)
+        consistent = dataclasses.replace(parameters, consistency=options, **parameters.parameters_with_consistency)
         return cls(*(NetworkLearner.from_parameters(own, device) for own in (plain, consistent)))
 
     def check(self, sample: Tensor, seed: int) -> None:

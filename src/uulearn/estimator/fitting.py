@@ -154,7 +154,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         plan.data.sizes,
         held_out_sizes,
         plan.seed,
-        plan.resolved,
+        plan.resolved | parameters.used_parameters(model.consistency is not None and model.consistency.used),
         scaling,
         evaluation,
         rounds,

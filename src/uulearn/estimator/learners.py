@@ -216,7 +216,7 @@ class FoldScores:
     history: History
     scores: tuple[Tensor, Tensor]
     error: NonFiniteRiskError | None = None
-    """Error of a model that diverged while the other models that were trained together did not."""
+    """Error of this model if it diverged; models that were trained together with it are not affected."""
 
     def check_finite(self) -> FoldScores:
         """Return the fit, or raise an error if it diverged; batched training itself continues with the other runs."""

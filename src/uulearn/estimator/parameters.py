@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from uulearn.data.augmentation import AUGMENTATIONS, ROW_AUGMENTATIONS, is_augmentation
+from uulearn.data.augmentation import ROW_AUGMENTATIONS, describe_names, is_augmentation
 from uulearn.defaults import AUTO, BOOSTING, LOSS
 from uulearn.exceptions import ClosePriorsWarning
 from uulearn.models import MODELS
@@ -134,8 +134,7 @@ TRAINING_RULES: dict[str, Rule] = {
     "input_scale": Rule(lambda v: _is_finite(v) and v != 0, "a finite number other than 0", 0.0),
     "augment": Rule(
         lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
-        f"None, one of {', '.join(map(repr, AUGMENTATIONS))}, optionally with a strength such as 'shift:2', several of "
-        "them joined by '+' or a function of a batch",
+        f"None, {describe_names()}",
         "rotate",
     ),
     "image_shape": Rule(
@@ -149,8 +148,6 @@ TRAINING_RULES: dict[str, Rule] = {
     "distributed": Rule(_or_auto(_is_bool), "'auto', True or False", "ddp"),
 }
 
-STRONG_VIEWS = (*AUGMENTATIONS, *ROW_AUGMENTATIONS)
-
 CONSISTENCY_RULES: dict[str, Rule] = {
     "fraction": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 80),
     "weight": Rule(lambda v: _is_finite(v) and v >= 0, "a number of at least 0", -1.0),
@@ -161,8 +158,7 @@ CONSISTENCY_RULES: dict[str, Rule] = {
     ),
     "strong": Rule(
         _or_auto(lambda v: is_augmentation(v, ROW_AUGMENTATIONS) if isinstance(v, str) else callable(v)),
-        f"'auto', one of {', '.join(map(repr, STRONG_VIEWS))}, optionally with a strength such as 'cutout:0.3', "
-        "several of them joined by '+' or a function of a batch",
+        f"'auto', {describe_names(ROW_AUGMENTATIONS)}",
         "rotate",
     ),
     "swap": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 0.0),

@@ -63,8 +63,12 @@ class ResolvedParameters:
     training: TrainingOptions
     progress: bool
     random_state: int | np.random.RandomState | None
-    with_consistency: Mapping[str, Any]
+    parameters_with_consistency: Mapping[str, Any]
     """Values of parameters that are "auto" and differ if consistency training is used after a comparison."""
+
+    def used_parameters(self, consistency_used: bool) -> dict[str, Any]:
+        """Return the values of parameters that depend on the choice of ``consistency="auto"``."""
+        return dict(self.parameters_with_consistency) if consistency_used else {}
 
     @property
     def training_priors(self) -> tuple[float, float]:
@@ -79,11 +83,11 @@ def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any)
     resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
     resolved["training"] = resolved["training"] or TrainingOptions()
     resolved["consistency"] = options = read_consistency(resolved["consistency"])
-    resolved["with_consistency"] = {}
+    resolved["parameters_with_consistency"] = {}
     if options is not None and options.compare:
         used = dict(parameters) | {"consistency": dataclasses.replace(options, compare=False)}
         own = resolve_defaults(used, sizes, **known)
-        resolved["with_consistency"] = {name: own[name] for name in ("l2", "patience") if name in own}
+        resolved["parameters_with_consistency"] = {name: own[name] for name in ("l2", "patience") if name in own}
     return ResolvedParameters(**resolved)
 
 
@@ -158,7 +162,7 @@ def resolve_defaults(
         "early_stopping": lambda: bool(
             has_validation_data or known["n_estimators"] > 1 or known["validation_fraction"]
         ),
-        # Pseudo-labels improve slowly, so that the error may decrease again after many epochs.
+        # Pseudo-labels improve slowly, so the error may decrease again after many epochs.
         "patience": lambda: (
             _patience(boosting, sizes, known["batch_size"]) if known["early_stopping"] and not consistent else None
         ),

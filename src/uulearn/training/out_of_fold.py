@@ -30,7 +30,7 @@ class FoldFit:
     scores: tuple[Tensor, Tensor]
     dtype: torch.dtype
     error: NonFiniteRiskError | None = None
-    """Error of a model that diverged while the other models that were trained together did not."""
+    """Error of this model if it diverged; models that were trained together with it are not affected."""
 
 
 def count_folds(folds: tuple[Positions, Positions]) -> int:
