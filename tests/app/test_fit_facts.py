@@ -261,4 +261,4 @@ def test_sensitivity_of_trees_ignores_consistency_training():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneSidedPredictionsWarning)
         classifier.fit(X.astype(np.float32), sets)
-    assert sensitivity_facts(classifier, X.astype(np.float32), sets).errors
+    assert sensitivity_facts(classifier, X.astype(np.float32), sets).rows
