@@ -191,7 +191,10 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     for number in range(3):
         frame[["v", "u"]].to_parquet(tmp_path / "rows" / f"{number}.parquet")
     monkeypatch.chdir(tmp_path)
-    assert uulearn("predict", "model", "rows", "--engine", "ray", "--workers", 1, "--out", "scored")[0] == 0
+    monkeypatch.setattr("uulearn.cli.progress.FIRST_LINE", 0.0)  # short commands print no progress
+    code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--workers", 1, "--out", "scored")
+    assert code == 0
+    assert "s  scoring: 0 of 3 files, 0 of 600 rows\n" in err
     np.testing.assert_allclose(in_order(Path("scored"))["score"], np.tile(clf.decision_function(frame), 3), rtol=1e-6)
     assert uulearn("predict", "model", "rows", "--out", "scored.parquet")[0] == 0  # without Ray
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))
