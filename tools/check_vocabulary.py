@@ -64,7 +64,7 @@ TERMS = {
 PATTERN = re.compile("|".join(f"(?<![a-z])(?:{term})(?![a-z])" for term in TERMS), re.IGNORECASE)
 
 FOLDERS = ("src", "tests", "docs", "benchmarks", "examples", "tools")
-FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
+FILES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "Makefile", "pyproject.toml")
 SUFFIXES = {".py", ".md", ".toml", ".html", ".jinja"}
 EXCLUDED_FOLDERS = {"results", "work", "__pycache__"}
 # These two files list the words. The module docstring of `uulearn.risk` mentions the paper's term for the risk terms.

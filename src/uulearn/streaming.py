@@ -53,6 +53,8 @@ class ParquetSet(RowStream):
     >>> rows = ParquetSet(folder.name, transform=scale)
     >>> rows.n_rows, rows.row_shape, list(rows.piece_sizes)
     (4, (2,), [2, 2])
+    >>> rows
+    ParquetSet('...', n_rows=4, row_shape=(2,), row_groups=2, files=1)
     >>> folder.cleanup()
     """
 
@@ -100,6 +102,10 @@ class ParquetSet(RowStream):
         described += [_content_digest(self.files), str(self.columns), describe(transform)]
         self._described = f"{self.path.name}: {'; '.join(described)}"
         self.row_shape = tuple(self.read(0).shape[1:])
+
+    def __repr__(self) -> str:
+        sizes = f"n_rows={self.n_rows}, row_shape={self.row_shape}, row_groups={len(self._sizes)}"
+        return f"ParquetSet({str(self.path)!r}, {sizes}, files={len(self.files)})"
 
     @property
     def piece_sizes(self) -> Sequence[int]:

@@ -1,6 +1,7 @@
 """Ray gives the same results as local work, even if processes of the cluster are killed."""
 
 import json
+import math
 import os
 import shlex
 import signal
@@ -57,6 +58,7 @@ def call(monkeypatch, capsys, *arguments):
 
 @pytest.fixture
 def uulearn(monkeypatch, capsys, cluster):
+    monkeypatch.setattr("uulearn.cli.progress.FIRST_LINE", math.inf)  # else slow machines print progress of predict
     return lambda *arguments: call(monkeypatch, capsys, *arguments)
 
 
@@ -177,8 +179,8 @@ def test_scores_one_file_at_an_address(cluster, tables, tmp_path):
     address = cluster.get_runtime_context().gcs_address
     scored = tmp_path / "new" / "scored"
     asked = ("predict", "model", "rows/more/part-0.parquet", "--engine", "ray", "--workers", "1", "--out", scored)
-    done = python("-m", "uulearn", *asked, "--address", address, cwd=tables)
-    assert done == (0, "", f"50 rows scored, written to {scored}\n")
+    code, out, err = python("-m", "uulearn", *asked, "--address", address, cwd=tables)
+    assert (code, out, err.splitlines()[-1]) == (0, "", f"50 rows scored, written to {scored}")
     found, expected = in_order(scored), pd.read_parquet(tables / "scored.parquet")[:50]
     pd.testing.assert_frame_equal(found, expected)
 
@@ -194,7 +196,10 @@ def test_scores_with_a_model_of_numbers(uulearn, tmp_path, monkeypatch):
     for number in range(3):
         frame[["v", "u"]].to_parquet(tmp_path / "rows" / f"{number}.parquet")
     monkeypatch.chdir(tmp_path)
-    assert uulearn("predict", "model", "rows", "--engine", "ray", "--workers", 1, "--out", "scored")[0] == 0
+    monkeypatch.setattr("uulearn.cli.progress.FIRST_LINE", 0.0)  # short commands print no progress
+    code, _, err = uulearn("predict", "model", "rows", "--engine", "ray", "--workers", 1, "--out", "scored")
+    assert code == 0
+    assert "s  scoring: 0 of 3 files, 0 of 600 rows\n" in err
     np.testing.assert_allclose(in_order(Path("scored"))["score"], np.tile(clf.decision_function(frame), 3), rtol=1e-6)
     assert uulearn("predict", "model", "rows", "--out", "scored.parquet")[0] == 0  # without Ray
     pd.testing.assert_frame_equal(pd.read_parquet("scored.parquet"), in_order(Path("scored")))

@@ -15,6 +15,7 @@ import typer.core
 
 from uulearn.cli import is_first_process
 from uulearn.cli.demo import demo
+from uulearn.cli.doctor import doctor
 from uulearn.cli.evaluate import evaluate
 from uulearn.cli.export import export
 from uulearn.cli.fit import fit
@@ -35,6 +36,7 @@ COMMANDS_AND_EXAMPLES = (
     (plan, "uulearn plan --set-priors 0.8 0.2 --half-width 0.02"),
     (priors, "uulearn priors clinic_a.csv clinic_b.csv"),
     (reproduce, "uulearn reproduce table3 --dataset mnist --trials 5"),
+    (doctor, "uulearn doctor"),
 )
 """The commands in the order of ``--help``, each with an example for its help text."""
 PRIORS_OR_AUTO = ("fit", "evaluate")

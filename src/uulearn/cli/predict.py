@@ -45,18 +45,21 @@ def predict(
     if on_ray:
         if format_ is not None:
             raise ValueError(f"--engine ray reads only Parquet files, got --format {format_}; remove one of them.")
+        from uulearn.cli import progress
         from uulearn.engines.ray_scoring import score_on_ray
 
-        count, unfamiliar, counter = score_on_ray(
-            model,
-            rows,
-            out,
-            target_prior=target_prior,
-            keep_columns=keep_columns,
-            address=address,
-            workers=workers,
-            check=not no_check,
-        )
+        with progress.ScoringProgress(progress.progress_output(delay=progress.FIRST_LINE)) as tracker:
+            count, unfamiliar, counter = score_on_ray(
+                model,
+                rows,
+                out,
+                target_prior=target_prior,
+                keep_columns=keep_columns,
+                address=address,
+                workers=workers,
+                check=not no_check,
+                progress=tracker,
+            )
     else:
         _check_paths(rows, out)
         loaded = load_for_scoring(model, keep_columns)

@@ -1,17 +1,23 @@
 """Show the progress of long commands: a bar on a terminal, otherwise plain lines at growing intervals.
 
-A tracker (`FitProgress`, or `ReproductionProgress` for ``uulearn reproduce``) counts the work and passes a fraction
-and a line of text to a `ProgressOutput`, which decides whether and how to show them.
+A tracker (`FitProgress`, `ScoringProgress` for ``uulearn predict --engine ray``, or `ReproductionProgress` for
+``uulearn reproduce``) counts the work and passes a fraction and a line of text to a `ProgressOutput`, which decides
+whether and how to show them.
 """
+
+from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 
 from uulearn.training.progress import TRAINING_OBSERVER, StageStarted, TerminalBar, TrainingProgress, format_duration
+
+if TYPE_CHECKING:
+    from uulearn.engines.ray_scoring import FilesScored
 
 FIRST_LINE = 10.0
 """Number of seconds after which the first progress line of a stage is logged."""
@@ -32,11 +38,12 @@ class ProgressOutput:
 
 
 class LogOutput(ProgressOutput):
-    """Progress output that prints a line for each milestone and occasional lines in between."""
+    """Progress output that prints a line per milestone and, after ``delay`` seconds, occasional lines in between."""
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic, delay: float = 0.0) -> None:
         self._clock = clock
-        self._started = self._next = clock()
+        self._started = clock()
+        self._next = self._started + delay
 
     def show(self, fraction: float | None, text: str, *, milestone: bool = False) -> None:
         """Print a line for a milestone, or if enough time has passed since the last line."""
@@ -65,11 +72,52 @@ class TerminalOutput(ProgressOutput):
         self.bar.close()
 
 
-def progress_output(quiet: bool = False) -> ProgressOutput:
-    """Return a progress bar if standard error is a terminal, otherwise log lines; if quiet, show no progress."""
+def progress_output(quiet: bool = False, delay: float = 0.0) -> ProgressOutput:
+    """Return a progress bar if standard error is a terminal, otherwise log lines; if quiet, show no progress.
+
+    Log lines, except milestones, start after ``delay`` seconds.
+    """
     if quiet:
         return ProgressOutput()
-    return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput()
+    return TerminalOutput() if sys.stderr is not None and sys.stderr.isatty() else LogOutput(delay=delay)
+
+
+class ScoringProgress:
+    """Tracker that counts the scored files and rows on a cluster; it is called with each event in a ``with`` block.
+
+    >>> from uulearn.engines.ray_scoring import FilesScored
+    >>> seconds = iter([0, 60])
+    >>> progress = ScoringProgress(clock=lambda: next(seconds))
+    >>> progress(FilesScored(files=0, rows=0, total_files=8, total_rows=80_000))
+    >>> progress(FilesScored(files=2, rows=20_000, total_files=8, total_rows=80_000))
+    >>> progress.text
+    'scoring: 2 of 8 files, 20,000 of 80,000 rows, about 3 min 0 s left'
+    """
+
+    def __init__(self, output: ProgressOutput | None = None, clock: Clock = time.monotonic) -> None:
+        self.output = output or ProgressOutput()
+        self.clock = clock
+        self.text = ""
+        self._started = 0.0
+
+    def __enter__(self) -> Self:
+        self.output.show(None, "starting Ray")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.output.close()
+
+    def __call__(self, event: FilesScored, /) -> None:
+        """Show the number of scored files and rows, and the estimated remaining time."""
+        now = self.clock()
+        parts = [f"scoring: {event.files} of {event.total_files} files, {event.rows:,} of {event.total_rows:,} rows"]
+        if event.rows:
+            left = (now - self._started) * (event.total_rows - event.rows) / event.rows
+            parts.append(f"about {format_duration(left)} left")
+        else:
+            self._started = now
+        self.text = ", ".join(parts)
+        self.output.show(event.rows / event.total_rows, self.text)
 
 
 class FitProgress:

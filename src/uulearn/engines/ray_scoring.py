@@ -4,6 +4,8 @@ import functools
 import hashlib
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,18 @@ from uulearn.io.reading import is_table_folder
 from uulearn.metrics.new_rows import RowCounts
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.unfamiliar import UnfamiliarCounts
-from uulearn.training.progress import ProgressBar
 
 TASK = "uulearn-score"
+
+
+@dataclass(frozen=True)
+class FilesScored:
+    """Event that reports progress: the number of scored files and rows, and their totals."""
+
+    files: int
+    rows: int
+    total_files: int
+    total_rows: int
 
 
 def score_on_ray(
@@ -37,13 +48,15 @@ def score_on_ray(
     address: str | None,
     workers: int | None,
     check: bool = True,
+    progress: Callable[[FilesScored], None] = lambda event: None,
 ) -> tuple[int, UnfamiliarCounts, RowCounter | None]:
     """Score one Parquet file or a folder of Parquet files on a Ray cluster, and write a new folder.
 
     The new folder has one file per input file, with the same name and row order. It appears when all files are
     complete. The model and both folders must be accessible under the same path on all machines of the cluster. Returns
     the number of rows, the counts of values unlike the training rows, and, with ``check``, the counter that compares
-    all rows with the training rows.
+    all rows with the training rows. ``progress`` is called when the cluster is ready and after
+    every file.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
@@ -58,7 +71,7 @@ def score_on_ray(
     place = _check_out(out, rows)
     unfinished = place.with_name(f".{place.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    total, unfamiliar = 0, UnfamiliarCounts()
+    total, n_rows, unfamiliar = 0, sum(counts.values()), UnfamiliarCounts()
     counter = make_counter(loaded) if check else None
     non_empty = [name for name, path in files.items() if counts[path]]
     try:
@@ -67,13 +80,13 @@ def score_on_ray(
         with ray_cluster(address, workers) as ray:
             calls = [(str(files[name]), str(unfinished / name)) for name in non_empty]
             finished = finished_tasks(ray, score, calls, at_once=workers, what=TASK)
-            with ProgressBar(len(calls), True, unit="files") as bar:
-                for done, (_, (n_rows, found, counts)) in enumerate(finished, 1):
-                    total += n_rows
-                    unfamiliar.update(found)
-                    if counter is not None and counts is not None:
-                        counter.add_counts(counts)
-                    bar.update(done, {})
+            progress(FilesScored(0, 0, len(calls), n_rows))
+            for done, (_, (scored, found, own)) in enumerate(finished, 1):
+                total += scored
+                unfamiliar.update(found)
+                if counter is not None and own is not None:
+                    counter.add_counts(own)
+                progress(FilesScored(done, total, len(calls), n_rows))
         for name in files.keys() - set(non_empty):
             pq.write_table(pq.read_schema(unfinished / non_empty[0]).empty_table(), unfinished / name)
         _keep_only(files, unfinished)

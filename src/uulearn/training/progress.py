@@ -117,7 +117,7 @@ class ProgressBar:
         seconds = time.monotonic() - self.started
         if not self.enabled or seconds < BAR_DELAY:
             return
-        parts = [f"{'scoring' if self.unit == 'files' else 'training'} {done}/{self.total} {self.unit}"]
+        parts = [f"training {done}/{self.total} {self.unit}"]
         if done > self.start:
             left = seconds * (self.total - done) / (done - self.start)
             parts.append(f"about {format_duration(left)} left")
