@@ -4,7 +4,8 @@ Sets are drawn at (0.7, 0.3), and one of the two priors that the classifier gets
 compares the default MLP without and with consistency training by the accuracy on labeled test rows, and records
 whether ``consistency="auto"`` uses it. The data are MNIST (even digits against odd digits, with the views of
 `consistency_settings.py`), the digits of scikit-learn (with affine maps and shifts), two tables of `tables.py`, and
-two moons, where only the correct priors are used. On MNIST, only the prior of set 0 is wrong. These fits choose nothing.
+two moons, where only the correct priors are used. On MNIST, only the prior of set 0 is wrong. These fits choose
+nothing.
 
 Finished fits are stored and are not repeated.
 
