@@ -64,8 +64,8 @@ NONE, BASE = "none", "swap 0.2"
 SWAP = {"strong": "swap", "swap": 0.2}
 PIXELS = {"image_shape": [1, 8, 8]}
 IMAGE = PIXELS | {"strong": "affine:0.2+shift:1", "augment": "affine:0.1"}
-IMAGES = "optdigits"
-"""The table whose rows are the pixels of images, for settings with views of images."""
+IMAGES, IMAGES_NONE = "optdigits", "images, none"
+"""The table whose rows are the pixels of images, for settings with views of images, and the setting without views."""
 SMALL = {"model_params": {"hidden": [128, 128], "dropout": 0.25}, "lr": 1e-2}
 """The default MLP for small tables, if one of its parameters changes."""
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -90,7 +90,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "L2 5e-3, mixup within sets": {"term": "mixup within sets", "l2": 5e-3},
     "none, L2 5e-4": {"l2": 5e-4},
     "none, 120 epochs": SMALL | {"epochs": 120},
-    "images, none": PIXELS,
+    IMAGES_NONE: PIXELS,
     "images, L2 5e-4": IMAGE | {"l2": 5e-4},
     "images, L2 5e-3": IMAGE | {"l2": 5e-3},
 }
@@ -306,22 +306,17 @@ def choose(path: Path) -> None:
         run = one["configuration"]
         if "setting" in run:
             found[run["setting"]][run["table"], run["rows"], *run["set_priors"], run["seed"]] = 100 * one["risk"]
-    for name, own in sorted(found.items(), key=lambda item: _change(item[1], found[NONE])[0]):
-        groups: list[tuple[str, dict[tuple[Any, ...], float]]] = [("all", own)]
-        for rows, priors in itertools.product(SIZES, PRIORS):
-            part = {cell: risk for cell, risk in own.items() if cell[1] == rows and cell[2:4] == priors}
-            groups.append((f"{rows} {priors[0]}", part))
+    for name, own in found.items():
+        base = found[IMAGES_NONE if "image_shape" in SETTINGS[name] else NONE]
         texts = []
-        for label, part in groups:
-            if len(part) > 1:
-                mean, error = _change(part, found[NONE])
-                texts.append(f"{label}: {mean:+.2f} ± {error:.2f}")
+        for rows, priors in [(None, None), *itertools.product(SIZES, PRIORS)]:
+            part = [cell for cell in own if rows is None or (cell[1] == rows and cell[2:4] == priors)]
+            changes = [own[cell] - base[cell] for cell in part if cell in base]
+            if len(changes) > 1:
+                error = statistics.stdev(changes) / len(changes) ** 0.5
+                texts.append(f"{'all' if priors is None else f'{rows} {priors[0]}'}: "
+                             f"{statistics.mean(changes):+.2f} ± {error:.2f}")  # fmt: skip
         print(f"{name:26} {len(own):3} cells, risk {statistics.mean(own.values()):5.2f};", "; ".join(texts))
-
-
-def _change(own: dict[tuple[Any, ...], float], base: dict[tuple[Any, ...], float]) -> tuple[float, float]:
-    changes = [risk - base[cell] for cell, risk in own.items() if cell in base]
-    return statistics.mean(changes), statistics.stdev(changes) / len(changes) ** 0.5
 
 
 def main() -> None:
