@@ -53,10 +53,10 @@ from uulearn.training.options import kernel_parameters
 STORE = STUDY / "noisy_labels.jsonl"
 DATASETS = ("mnist", "fashion_mnist", "kmnist")
 NETWORKS = 2
-EM_STEPS = 20
+EM_STEPS = 50
 """Number of steps of the EM algorithm for the mixture of the losses."""
-MIN_VARIANCE = 5e-4
-"""Smallest variance of a component of the mixture."""
+ADDED_VARIANCE = 5e-4
+"""Variance that is added to each component of the mixture, as ``reg_covar`` of scikit-learn."""
 
 BASE: dict[str, Any] = {
     "rows": 30_000, "epochs": 200, "warm_up": 10, "batch_size": 1500, "lr": 1e-3, "l2": 5e-4,
@@ -90,7 +90,7 @@ def clean_probability(losses: Tensor) -> Tensor:
     for _ in range(EM_STEPS):
         size = share.sum(-2, keepdim=True).clamp(min=1e-6)
         mean = (share * x).sum(-2, keepdim=True) / size
-        variance = ((share * (x - mean).square()).sum(-2, keepdim=True) / size).clamp(min=MIN_VARIANCE)
+        variance = ((share * (x - mean).square()).sum(-2, keepdim=True) / size) + ADDED_VARIANCE
         log_density = size.log() - 0.5 * variance.log() - 0.5 * (x - mean).square() / variance
         share = log_density.softmax(-1)
     first_is_smaller = mean[..., 0] <= mean[..., 1]
