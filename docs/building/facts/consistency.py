@@ -157,7 +157,9 @@ def _measured() -> Iterator[tuple[str, str]]:
     rows.append(["mean", "", *_accuracies(everything)])
     head = ["table", "rows", "without", "with", "`auto`", "`auto` uses it"]
     yield "measured", table(head, rows)
-    yield "measured-used", f"{sum(one['used'] for one in everything)} of {len(everything)}"
+    used = [one["accuracy"] for one in everything if one["used"]]
+    yield "measured-used", f"{len(used)} of {len(everything)}"
+    yield "measured-used-better", str(sum(one["with"] > one["without"] for one in used))
 
 
 def _accuracies(fits: Sequence[Record]) -> list[str]:
