@@ -78,7 +78,8 @@ CHECKPOINT_EVERY = 10
 
 # Fraction of the rows of a batch that get a pseudo-label in consistency training.
 PSEUDO_LABEL_FRACTION = 1.0
-# L2 penalty of an MLP with the sigmoid loss in consistency training, which also prevents overfitting.
+# L2 penalty of an MLP with the sigmoid loss in consistency training, which also prevents overfitting. The smaller MLPs
+# for small tables have the usual penalty.
 CONSISTENCY_MLP_L2 = 5e-4
 # Weight of the consistency loss, and the fractions of the epochs between which it rises from 0 to this weight.
 CONSISTENCY_WEIGHT = 1.0

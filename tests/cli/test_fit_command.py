@@ -631,6 +631,12 @@ def test_fits_and_predicts_folders_of_images(uulearn, tmp_path):
         ("linear", ["--consistency"], "", {"consistency": True, "training__image_shape": [1, 12, 12]}),
         ("allconvnet", [], "consistency = { ramp = [0.0, 0.5] }", {"consistency": {"ramp": [0.0, 0.5]}}),
         ("linear", ["--no-consistency"], "consistency = true", {"consistency": False}),
+        (
+            "linear",
+            [],
+            'consistency = { compare = true, strong = "affine:0.2+shift:2+cutout" }\ntraining__augment = "affine:0.1"',
+            {"consistency": {"compare": True, "strong": "affine:0.2+shift:2+cutout"}},
+        ),
     ],
 )
 def test_consistency_training_of_folders_of_images(model, option, setting, stored, uulearn, tmp_path):
@@ -639,13 +645,16 @@ def test_consistency_training_of_folders_of_images(model, option, setting, store
     config = tmp_path / "given.toml"
     config.write_text(f"[classifier]\nbatch_size = 20\n{setting}\n")
     options = (*PRIORS, "--epochs", "4", "--no-sensitivity", "--model", model, "--config", config, *option)
-    code, _, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
+    code, printed, error = uulearn("fit", tmp_path / "a", tmp_path / "b", *options, "--out", tmp_path / "m")
     assert code == 0, error
     written = tomllib.loads((tmp_path / "m" / "config.toml").read_text())["classifier"]
     assert {name: written[name] for name in stored} == stored
     classifier = TableModel.load(tmp_path / "m").classifier
     assert classifier.consistency == stored["consistency"]
-    assert ("consistency_loss" in classifier.history_[-1]) == bool(stored["consistency"])
+    compared = classifier.consistency_ is not None
+    assert compared == ("compare" in str(stored)) == ("Consistency training is" in printed)
+    used = classifier.consistency_.used if compared else bool(stored["consistency"])
+    assert ("consistency_loss" in classifier.history_[-1]) == used
 
 
 def test_linear_model_takes_images_as_flat_rows(uulearn, tmp_path):

@@ -232,19 +232,19 @@ def test_score_of_a_row_comes_from_the_network_that_other_rows_chose(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("changes", "plain", "consistent"),
+    ("changes", "rows", "plain", "consistent"),
     [
-        ({}, (0.005, 20), (0.0005, None)),
-        ({"l2": 0.1, "patience": 7}, (0.1, 7), (0.1, 7)),
-        ({"loss": "logistic"}, (0.0, 20), (0.0, None)),
+        ({}, 30_000, (0.005, 20), (0.0005, None)),
+        ({"l2": 0.1, "patience": 7}, 30_000, (0.1, 7), (0.1, 7)),
+        ({"loss": "logistic"}, 30_000, (0.0, 20), (0.0, None)),
+        ({}, 6_000, (0.005, 100), (0.005, None)),  # a smaller MLP
+        ({"lr": 1e-3}, 6_000, (0.005, 100), (0.0005, None)),
     ],
 )
-def test_consistency_training_has_its_own_l2_and_patience(changes, plain, consistent):
+def test_consistency_training_has_its_own_l2_and_patience(changes, rows, plain, consistent):
     found = {}
     for value in (None, True, "auto", {"compare": True, "fraction": 0.7}):
-        parameters = resolve(
-            UUClassifier((0.8, 0.2), consistency=value, **changes).get_params(deep=False), (30_000,) * 2
-        )
+        parameters = resolve(UUClassifier((0.8, 0.2), consistency=value, **changes).get_params(deep=False), (rows,) * 2)
         learner = make_learner(parameters)
         learners = [learner.plain, learner.consistent] if isinstance(learner, ConsistencyLearner) else [learner]
         found[str(value)] = [(own.options.l2, own.options.patience) for own in learners]

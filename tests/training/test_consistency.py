@@ -168,10 +168,13 @@ def test_training_does_not_stop_early_before_the_end_of_the_ramp():
     assert ends[1][1] == ends[0][1]  # epochs before the ramp can be the best
 
 
-@pytest.mark.parametrize("interrupted_at", [2, 5])
-def test_resumed_run_equals_uninterrupted_run(interrupted_at, tmp_path):
-    arguments = {"dropout": 0.2, "validation": two_sets(seed=1), "early_stopping": True, "patience": None}
-    make = functools.partial(make_trainer, ConsistencyOptions(ramp=(0.25, 0.75)), **arguments)
+@pytest.mark.parametrize(
+    ("interrupted_at", "strong", "views"),
+    [(2, "swap", {}), (5, "affine:0.2+cutout", {"augment": "affine:0.1", "image_shape": (1, 1, 3)})],
+)
+def test_resumed_run_equals_uninterrupted_run(interrupted_at, strong, views, tmp_path):
+    arguments = {"dropout": 0.2, "validation": two_sets(seed=1), "early_stopping": True, "patience": None, **views}
+    make = functools.partial(make_trainer, ConsistencyOptions(ramp=(0.25, 0.75), strong=strong), **arguments)
     whole = make()
     whole.run()
 
@@ -199,10 +202,14 @@ def test_needs_a_moving_average():
         make_trainer(ConsistencyOptions(), ema=None)
 
 
-def test_batched_runs_equal_single_runs_if_the_strong_view_changes_nothing():
-    """Random views differ, because all runs share one generator; a cell is never swapped at this probability."""
-    consistency = ConsistencyOptions(fraction=0.6, weight=0.8, ramp=(0.3, 0.7), strong="swap", swap=1e-9)
-    batched = assert_each_as_alone(mixed_runs(), options=options(epochs=4, ema=0.9, l2=0.01, consistency=consistency))
+@pytest.mark.parametrize(
+    ("strong", "views"), [("swap", {}), ("affine:1e-8", {"augment": "affine:1e-8", "image_shape": (1, 2, 3)})]
+)
+def test_batched_runs_equal_single_runs_if_the_strong_view_changes_nothing(strong, views):
+    """Random views differ, because all runs share one generator; at this probability or strength, nothing changes."""
+    consistency = ConsistencyOptions(fraction=0.6, weight=0.8, ramp=(0.3, 0.7), strong=strong, swap=1e-9)
+    own = options(epochs=4, ema=0.9, l2=0.01, consistency=consistency, **views)
+    batched = assert_each_as_alone(mixed_runs(), options=own)
     last = histories(batched)[0][-1]
     assert last["consistency_weight"] == pytest.approx(0.8)
     assert last["consistency_loss"] > 0.1

@@ -12,6 +12,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "study"))
 
+import consistency_errors
+import consistency_tables
 import records
 from consistency_settings import PRIORS as SETTING_PRIORS
 from consistency_settings import STORE
@@ -34,7 +36,8 @@ Record = dict[str, Any]
 def facts() -> dict[str, str]:
     """Return all facts of the pages by name."""
     finals = RunStore(ROOT / "results" / "study").records(study="finals")
-    return dict(item for part in (_finals(finals), _settings(), _augmentation()) for item in part)
+    parts = (_finals(finals), _settings(), _augmentation(), _table_settings(), _measured(), _errors())
+    return dict(item for part in parts for item in part)
 
 
 def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
@@ -105,3 +108,106 @@ def _augmentation() -> Iterator[tuple[str, str]]:
 
 def _cell(run: Record) -> tuple[Any, ...]:
     return run["task"], *run["set_priors"], run["seed"]
+
+
+# -------------------------------------------------------------------------------------------------------------- tables
+
+TABLE_CELLS = [(rows, priors) for rows in consistency_tables.SIZES for priors in consistency_tables.PRIORS]
+VIEWS = {
+    "none": "no consistency training",
+    "none, L2 5e-4": "no consistency training, L2 5e-4",
+    "none, 120 epochs": "no consistency training, 120 epochs",
+    "images, none": "no consistency training",
+}
+"""Names of settings on the page, if they differ from those in the records."""
+
+
+def _table_settings() -> Iterator[tuple[str, str]]:
+    """Yield the label-free comparison on tables, and that of images of digits."""
+    found: dict[str, dict[tuple[Any, ...], float]] = defaultdict(dict)
+    for one in records.read([consistency_tables.STORE]).fits.values():
+        run = one["configuration"]
+        if "setting" in run:
+            cell = run["table"], run["rows"], tuple(run["set_priors"]), run["seed"]
+            found[run["setting"]][cell] = 100 * one["risk"]
+    for fact, prefix in (("table-settings", ""), ("image-settings", "images, ")):
+        own = {name: cells for name, cells in found.items() if name.startswith("images, ") == bool(prefix)}
+        base, rows = own[f"{prefix}{consistency_tables.NONE}"], list[tuple[float, list[str]]]()
+        for name, risks in own.items():
+            changes = {cell: risk - base[cell] for cell, risk in risks.items()}
+            texts = [_mean([changes[cell] for cell in changes if cell[1:3] == part]) for part in TABLE_CELLS]
+            label = VIEWS.get(name, name.removeprefix(prefix))
+            if risks is base:
+                texts = ["–"] * len(TABLE_CELLS)
+            total = _mean(list(changes.values())) if risks is not base else "–"
+            rows.append((fmean(changes.values()), [label, str(len(changes)), total, *texts]))
+        head = ["setting", "fits", "all", *(f"{rows:,} rows, ({a:g}, {b:g})" for rows, (a, b) in TABLE_CELLS)]
+        yield fact, table(head, [row for _, row in sorted(rows, key=lambda row: row[0])])
+    yield "tables-count", str(len({cell[0] for cell in found[consistency_tables.NONE]}))
+    both = [cell for cell in found["L2 5e-3"] if cell in found[consistency_tables.BASE]]
+    changes = [found["L2 5e-3"][cell] - found[consistency_tables.BASE][cell] for cell in both]
+    yield "tables-l2", _mean(changes)
+
+
+def _mean(changes: Sequence[float]) -> str:
+    """Return the mean with its standard error, or without it if there are fewer than two values."""
+    if not changes:
+        return ""
+    if len(changes) == 1:
+        return signed(changes[0])
+    return f"{signed(fmean(changes))} ± {stdev(changes) / len(changes) ** 0.5:.1f}"
+
+
+def _measured() -> Iterator[tuple[str, str]]:
+    """Yield the accuracy on tables without and with consistency training, and with the choice of "auto"."""
+    found = defaultdict(list)
+    for one in records.read([consistency_tables.STORE]).fits.values():
+        run = one["configuration"]
+        if "measure" in run:
+            found[run["table"], run["rows"]].append(one)
+    rows, everything = [], [one for fits in found.values() for one in fits]
+    for (name, size), fits in sorted(found.items(), key=lambda item: (item[0][1], item[0][0])):
+        rows.append([name, f"{size:,}", *_accuracies(fits)])
+    rows.append(["mean", "", *_accuracies(everything)])
+    head = ["table", "rows", "without", "with", "`auto`", "`auto` uses it"]
+    yield "measured", table(head, rows)
+    used = [one["accuracy"] for one in everything if one["used"]]
+    yield "measured-used", f"{len(used)} of {len(everything)}"
+    yield "measured-used-better", str(sum(one["with"] > one["without"] for one in used))
+
+
+def _accuracies(fits: Sequence[Record]) -> list[str]:
+    without, with_ = ([100 * one["accuracy"][key] for one in fits] for key in ("without", "with"))
+    auto = [two if one["used"] else own for one, own, two in zip(fits, without, with_, strict=True)]
+    return [*(f"{fmean(values):.1f}" for values in (without, with_, auto)),
+            f"{sum(one['used'] for one in fits)} of {len(fits)}"]  # fmt: skip
+
+
+def _errors() -> Iterator[tuple[str, str]]:
+    """Yield the accuracy with wrong priors, and on two moons."""
+    found: dict[tuple[str, tuple[float, ...]], list[Record]] = defaultdict(list)
+    for one in records.read([consistency_errors.STORE]).fits.values():
+        run = one["configuration"]
+        found[run["table"], tuple(run["errors"])].append(one)
+    names = [name for name in ("mnist", "digits", "spambase", "magic") if (name, (0, 0)) in found]
+    cells = [(0, 0), *((error, 0) for error in consistency_errors.ERRORS),
+             *((0, error) for error in consistency_errors.ERRORS)]  # fmt: skip
+    rows = []
+    for errors in cells:
+        given = [value + error for value, error in zip(consistency_errors.PRIORS, errors, strict=True)]
+        rows.append([", ".join(f"{value:.2f}" for value in given)])
+        for name in names:
+            fits = found.get((name, errors), [])
+            without, with_, _, _ = _accuracies(fits) if fits else [""] * 4
+            mark = ", used" if fits and all(one["used"] for one in fits) else ""
+            rows[-1].append(f"{without} → {with_}{mark}" if fits else "")
+    yield "errors", table(["priors given", *(DATASET_NAMES.get(name, name) for name in names)], rows)
+    moons = found["moons", (0, 0)]
+    without, with_, _, used = _accuracies(moons)
+    yield "moons-without", without
+    yield "moons-with", with_
+    yield "moons-used", used
+    wrong = [one for key, fits in found.items() for one in fits if key[0] != "moons" and any(key[1])]
+    hurts = [one for one in wrong if one["accuracy"]["with"] < one["accuracy"]["without"] - 0.005]
+    yield "errors-hurt", f"{len(hurts)} of {len(wrong)}"
+    yield "errors-hurt-used", f"{sum(one['used'] for one in hurts)}"

@@ -78,8 +78,8 @@ class UUClassifier(TrainedClassifier):
         Learning rate; "auto" is 0.01 for ``"linear"``, 0.1 for ``"boosting"`` and 0.001 for other models; see
         ``epochs`` for small tables.
     l2 : float or "auto"
-        Strength of the L2 penalty on weights (not biases); "auto" is 0.005 for ``"mlp"`` with sigmoid loss, otherwise
-        0.
+        Strength of the L2 penalty on weights (not biases); "auto" is 0.005 for ``"mlp"`` with sigmoid loss
+        (0.0005 with consistency training, except for small tables), otherwise 0.
     n_estimators : int or "auto"
         Number of models whose scores are averaged. If it is above 1, the rows are split into this number of folds; each
         model is validated on one fold and trained on the others. "auto" is 5 for ``"linear"``, ``"mlp"``,

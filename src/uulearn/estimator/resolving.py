@@ -131,12 +131,13 @@ def resolve_defaults(
     rate = defaults.BOOSTING_LEARNING_RATE if boosting else defaults.LEARNING_RATE
     network = {"model_params": None, "epochs": defaults.EPOCHS, "lr": defaults.LINEAR_LEARNING_RATE if linear else rate}
     # The values for small tables were chosen together; if one of them is given, the others are those of large tables.
+    small: list[dict[str, Any]] = []
     if mlp and all(is_auto(known[name]) for name in network) and known["loss"] in (defaults.AUTO, defaults.LOSS):
         small = [own for limit, own in defaults.SMALL_MLPS.items() if sum(sizes) <= limit]
         network = small[0] if small else network
     consistency = None if boosting else read_consistency(known["consistency"])
     consistent = consistency is not None and not consistency.compare
-    l2 = defaults.CONSISTENCY_MLP_L2 if consistent else defaults.MLP_L2
+    l2 = defaults.CONSISTENCY_MLP_L2 if consistent and not small else defaults.MLP_L2
     n_estimators, fraction = defaults.N_ESTIMATORS, defaults.VALIDATION_FRACTION
     trains_fast = _is_named(known["model"], *defaults.ENSEMBLE_MODELS) or hasattr(known["model"], "train_folds")
     fills_folds = min(sizes) >= 2 * n_estimators and not has_validation_data and is_auto(known["validation_fraction"])
