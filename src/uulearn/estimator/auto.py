@@ -260,14 +260,14 @@ class AutoLearner(Learner):
         joined, sets = np.concatenate(folds), np.repeat([0, 1], data.sizes)
         decisions, scalings = {}, {}
         for name, fitted in list(trained.items()):
-            known = torch.cat(fitted.scores).numpy(), sets, joined, task.set_priors, task.target_prior
+            known = torch.cat(fitted.scores).numpy(), sets, joined, task.group_priors, task.target_prior
             try:
                 scalings[name], decisions[name] = calibrate_out_of_fold(*known)
             except ValueError as error:
                 compared[name] = dataclasses.replace(compared[name], skipped=str(error).rstrip("."))
         if not decisions:
             raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
-        for entry in compare(decisions, sets, task.set_priors, task.target_prior):
+        for entry in compare(decisions, sets, task.group_priors, task.target_prior):
             own = compared[entry.model]
             compared[entry.model] = dataclasses.replace(
                 entry, seconds=own.seconds, parameters=own.parameters, best_epochs=own.best_epochs
@@ -275,7 +275,7 @@ class AutoLearner(Learner):
         comparison = tuple(compared.values())
         used = [entry.model for entry in comparison if entry.used]
         best = min((entry for entry in comparison if entry.used), key=lambda entry: entry.risk or 0.0).model
-        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.set_priors, task.target_prior))
+        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.group_priors, task.target_prior))
         found = []
         for fold in range(self.parameters.n_estimators):
             blend = _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes)

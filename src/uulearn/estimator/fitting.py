@@ -14,7 +14,16 @@ from torch import Tensor
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
-from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
+from uulearn.estimator.learners import (
+    Folds,
+    Learner,
+    ModelTask,
+    OutOfFold,
+    Priors,
+    SetPriors,
+    TrainedModel,
+    merge_folds,
+)
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
 from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
@@ -48,9 +57,9 @@ class FitResult:
     model: TrainedModel
     history: History
     columns: Columns
-    set_sizes: tuple[int, int]
+    set_sizes: tuple[int, ...]
     """Number of training rows in each set."""
-    held_out_sizes: tuple[int, int]
+    held_out_sizes: tuple[int, ...]
     """Number of validation rows in each set; for an ensemble, the number of all rows."""
     seed: int
     resolved: dict[str, Any]
@@ -90,7 +99,9 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     (5, 2)
     """
     parameters = plan.parameters
-    priors, target_prior = parameters.training_priors, parameters.target_prior
+    target_prior = parameters.target_prior
+    held_out = plan.validation if plan.folds is None else plan.data
+    priors = (0.0, 0.0) if held_out is None else plan.group_priors(held_out)
     rounds: tuple[Round, ...] | None = None
     scores: Tensor | None = None
     error: BaseException | None = None
@@ -98,12 +109,11 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     if plan.folds is None:
         single = plan.learner.train(
             ModelTask(
-                plan.data, priors, target_prior, plan.seed,
+                plan.data, parameters.training_priors, target_prior, plan.seed,
                 validation=plan.validation, test=plan.test, callback=plan.callback,
             )
         )  # fmt: skip
         model, history, error = single.model, single.history, single.error
-        held_out_sizes = (0, 0) if plan.validation is None else plan.validation.sizes
         if error is None and plan.validation is not None and parameters.calibrated:
             parts = single.held_out_scores or [model.score(plan.validation.rows_of(which)) for which in (0, 1)]
             scores = torch.cat(list(parts))
@@ -113,18 +123,18 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             fitted, scores, rounds = done.best, torch.cat(done.scores), tuple(done.rounds)
             is_out_of_fold = done.best_round == 0
         else:
-            fitted = first or _train_folds(plan, plan.data, plan.folds, priors, Stage(0, None))
+            fitted = first or _train_folds(plan, plan.data, plan.folds, parameters.training_priors, Stage(0, None))
             scores = torch.cat(fitted.scores)
         history = average_histories(fitted.histories)
         model = fitted.combine(plan.learner)
-        held_out_sizes = plan.data.sizes
 
     scaling: PlattScaling | None = None
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
     correction: OutOfFoldCorrection | None = None
     if scores is not None:
-        known = scores.numpy(), np.repeat([0, 1], held_out_sizes)
+        assert held_out is not None
+        known = scores.numpy(), np.repeat([0, 1], held_out.sizes)
         decisions = None if plan.folds is None else known[0]
         try:
             if plan.folds is None:
@@ -138,13 +148,15 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             error = failure
         if decisions is not None and parameters.set_priors is not None and error is None:
             evaluation = evaluate(decisions, known[1], priors, target_prior, correction=correction)
+    if decisions is not None and isinstance(plan.data, TwoSets) and plan.data.origins is not None:
+        decisions = decisions[np.argsort(plan.data.set_numbers.numpy(), kind="stable")]
     return FitResult(
         plan.learner,
         model,
         history,
         plan.columns,
-        plan.data.sizes,
-        held_out_sizes,
+        plan.set_sizes(plan.data),
+        plan.set_sizes(held_out),
         plan.seed,
         plan.resolved,
         scaling,
@@ -180,7 +192,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     warn_if_one_sided(
         decisions,
         plan.data.sizes,
-        plan.parameters.training_priors,
+        plan.group_priors(plan.data),
         plan.parameters.target_prior,
         log_odds=result.scaling is not None,
         stacklevel=stacklevel + 1,
@@ -226,14 +238,16 @@ def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> SelfTraining:
         score,
         plan.data,
         plan.folds,
-        plan.parameters.training_priors,
+        plan.group_priors(plan.data),
         plan.parameters.target_prior,
         rounds=plan.parameters.self_training_rounds,
         seed=plan.seed,
     )
 
 
-def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
+def _train_folds(
+    plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: SetPriors, stage: Stage
+) -> OutOfFold:
     task = ModelTask(
         sets, priors, plan.parameters.target_prior, stage.seed(plan.seed), stage.path,
         folds=folds, test=plan.test, callback=plan.callback, fit_seed=plan.seed,
@@ -270,9 +284,7 @@ def warn_if_one_sided(
         )
 
 
-def warn_if_suspicious(
-    accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
-) -> None:
+def warn_if_suspicious(accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: Sequence[int]) -> None:
     """Warn if an estimated accuracy is so far below chance or above 1 that the priors or rows must be wrong."""
     noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
     if 0.5 - noise <= accuracy <= 1 + noise:

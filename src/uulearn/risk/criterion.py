@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from uulearn import defaults
-from uulearn.risk.coefficients import check_priors, check_target_prior, uu_coefficients, warn_if_close
+from uulearn.risk.coefficients import UUCoefficients, check_priors, check_target_prior, uu_coefficients, warn_if_close
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.distributed import sum_over_workers, world_size
 from uulearn.risk.functional import (
@@ -88,11 +88,13 @@ class UURisk(nn.Module):
         self.loss = get_loss(loss)
         self.method = get_method(method, slope)
         check_method(self.method, len(self.set_priors))
-        # The coefficients of more than two sets depend on the numbers of rows in a batch.
-        two = len(self.set_priors) == 2
-        self.coefficients = uu_coefficients(self.set_priors, self.target_prior) if two else None
         self.slope = float(slope)
         warn_if_close(set_priors, target_prior)
+
+    @property
+    def coefficients(self) -> UUCoefficients:
+        """The coefficients of two sets; for more sets, they depend on the numbers of rows in a batch."""
+        return uu_coefficients(self.set_priors, self.target_prior)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
         """Return the training objective, a scalar."""

@@ -21,7 +21,7 @@ from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, 
 from uulearn.estimator.fitting import warn_if_degenerate
 from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.reading import read_joint_table, read_two_tables
+from uulearn.estimator.reading import read_joint_table, read_tables
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
@@ -138,14 +138,14 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.executor = executor
 
     def fit(self, X: Any, sets: Any) -> Self:
-        """Search for the best setting on rows of both sets; ``sets`` contains the set of each row, 0 or 1."""
+        """Search for the best setting on rows of all sets; ``sets`` contains the set of each row, such as 0 or 1."""
         base = self._base()
         return self._search(base, read_joint_table(base.get_params(deep=False), X, sets))
 
-    def fit_sets(self, X0: Any, X1: Any) -> Self:
-        """Search for the best setting on set 0 and set 1, passed as separate tables."""
+    def fit_sets(self, X0: Any, X1: Any, *others: Any) -> Self:
+        """Search for the best setting on set 0, set 1 and more sets, passed as separate tables."""
         base = self._base()
-        return self._search(base, read_two_tables(base.get_params(deep=False), X0, X1))
+        return self._search(base, read_tables(base.get_params(deep=False), (X0, X1, *others)))
 
     def _base(self) -> UUClassifier:
         """Return a validated copy of the estimator in which ``n_estimators`` is the number of folds."""
@@ -202,7 +202,7 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = train_all(Trials(plans), store=store, executor=self.executor)
         sets = np.repeat([0, 1], data.sizes)
         decided = [_decisions(plan, one, sets) for plan, one in zip(plans, fitted, strict=True)]
-        candidates = _compare(settings, decided, sets, common.parameters.training_priors, base.target_prior)
+        candidates = _compare(settings, decided, sets, common.group_priors(common.data), base.target_prior)
         if failed := [(one.params, one.failure) for one in candidates if one.failure is not None]:
             what = (
                 f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: {_list_failures(failed)}."
@@ -301,7 +301,7 @@ def _decisions(
     if not plan.parameters.calibrated:
         return scores
     assert plan.folds is not None  # of every search
-    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
+    priors, target_prior = plan.group_priors(plan.data), plan.parameters.target_prior
     try:
         return calibrate_out_of_fold(scores, sets, np.concatenate(plan.folds), priors, target_prior)[1]
     except ValueError as error:  # all rows have one score
