@@ -35,7 +35,7 @@ from uulearn.estimator.learners import (
     ModelTask,
     NetworkLearner,
     OutOfFold,
-    Priors,
+    SetPriors,
     TrainedModel,
     make_learner,
     merge_folds,
@@ -45,7 +45,7 @@ from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import OF_EACH_MODEL, ResolvedParameters, resolve
 from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold
-from uulearn.risk.coefficients import uu_coefficients
+from uulearn.risk.coefficients import multi_set_coefficients
 from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
 from uulearn.training.progress import StageStarted, start_stage
@@ -257,17 +257,17 @@ class AutoLearner(Learner):
         if chosen is not None:
             raise ValueError("model='auto' compares models on all folds; choose a model to train single folds.")
         trained, compared = self._train_all(task)
-        joined, sets = np.concatenate(folds), np.repeat([0, 1], data.sizes)
+        joined, sets = np.concatenate(folds), data.set_numbers.numpy()
         decisions, scalings = {}, {}
         for name, fitted in list(trained.items()):
-            known = torch.cat(fitted.scores).numpy(), sets, joined, task.group_priors, task.target_prior
+            known = torch.cat(fitted.scores).numpy(), sets, joined, task.set_priors, task.target_prior
             try:
                 scalings[name], decisions[name] = calibrate_out_of_fold(*known)
             except ValueError as error:
                 compared[name] = dataclasses.replace(compared[name], skipped=str(error).rstrip("."))
         if not decisions:
             raise NonFiniteRiskError("; ".join(f"{name}: {entry.skipped}" for name, entry in compared.items()) + ".")
-        for entry in compare(decisions, sets, task.group_priors, task.target_prior):
+        for entry in compare(decisions, sets, task.set_priors, task.target_prior):
             own = compared[entry.model]
             compared[entry.model] = dataclasses.replace(
                 entry, seconds=own.seconds, parameters=own.parameters, best_epochs=own.best_epochs
@@ -275,11 +275,12 @@ class AutoLearner(Learner):
         comparison = tuple(compared.values())
         used = [entry.model for entry in comparison if entry.used]
         best = min((entry for entry in comparison if entry.used), key=lambda entry: entry.risk or 0.0).model
-        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.group_priors, task.target_prior))
+        scores = torch.from_numpy(cross_choices(decisions, sets, joined, task.set_priors, task.target_prior))
         found = []
         for fold in range(self.parameters.n_estimators):
             blend = _blend(fold, {name: (trained[name], scalings[name]) for name in used}, comparison, data.sizes)
-            first, second = (scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1))
+            parts = zip(torch.split(scores, list(data.sizes)), folds, strict=True)
+            first, second = (part[torch.from_numpy(own == fold)] for part, own in parts)
             found.append(FoldScores(blend, trained[best].histories[fold], (first, second)))
         return found
 
@@ -361,7 +362,7 @@ class AutoLearner(Learner):
 
 
 def compare(
-    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: SetPriors, target_prior: float
 ) -> list[ComparedModel]:
     """Estimate the risk of each model, and use those that are not significantly worse than the best (`MAX_ERRORS`).
 
@@ -382,7 +383,7 @@ def compare(
     found = []
     for name, own in positive.items():
         changed = weights * (own.astype(np.float64) - positive[best])
-        variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in (0, 1))
+        variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in np.unique(sets))
         difference, error = risks[name] - risks[best], float(np.sqrt(variance))
         found.append(ComparedModel(name, difference <= MAX_ERRORS * error, risks[name], difference, error))
     return found
@@ -392,7 +393,7 @@ def cross_choices(
     decisions: Mapping[str, Decisions],
     sets: NDArray[np.int64],
     folds: NDArray[np.int64],
-    set_priors: Priors,
+    set_priors: SetPriors,
     target_prior: float,
 ) -> Decisions:
     """Return the mean decision value of each row over the models that the rows of the other folds chose."""
@@ -420,11 +421,11 @@ def describe_comparison(comparison: Sequence[ComparedModel]) -> str:
     return "; ".join(parts)
 
 
-def decision_weights(sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> NDArray[np.float64]:
+def decision_weights(sets: NDArray[np.int64], set_priors: SetPriors, target_prior: float) -> NDArray[np.float64]:
     """Return weights such that the zero-one risk is the target prior plus the weights of rows predicted positive."""
-    a, b, c, d = uu_coefficients(set_priors, target_prior)
-    first = int((sets == 0).sum())
-    return np.where(sets == 0, -(a + b) / max(first, 1), (c + d) / max(len(sets) - first, 1))
+    sizes = np.maximum(np.bincount(sets, minlength=len(set_priors)), 1)
+    positive, negative = map(np.array, multi_set_coefficients(set_priors, sizes.tolist(), target_prior))
+    return np.asarray((negative - positive) / sizes)[sets]
 
 
 def expected_seconds(learner: Learner, data: TwoSets, n_folds: int) -> float:

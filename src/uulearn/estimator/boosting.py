@@ -30,7 +30,7 @@ from uulearn.estimator.learners import FoldScores, Learner, ModelFit, ModelState
 from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
 from uulearn.models.trees import MAX_LEAVES, TREE_CHUNK_ROWS, BoostedTrees
-from uulearn.risk import UURisk, pn_risk, uu_coefficients
+from uulearn.risk import UURisk, pn_risk
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
 from uulearn.risk.functional import UURiskParts, weighted_risk
@@ -410,10 +410,9 @@ class _SharedRounds:
         first, second = np.bincount(sets, minlength=2).tolist()
         if self.best is not None and min(first, second) > 1:
             seed = runs[0].task.seed
-            priors = [float(np.mean(np.array(risk.set_priors)[numbers[sets == which]])) for which in (0, 1)]
-            priors = list(risk.set_priors) if len(risk.set_priors) == 2 else priors
-            coefficients = uu_coefficients(priors, risk.target_prior)
-            self._crossed = CrossedEpochs((first, second), [coefficients], [seed], smoothing, smoothing)
+            own = torch.from_numpy(numbers[self._order])
+            known = [risk.coefficients_of(own)], [seed], smoothing, smoothing
+            self._crossed = CrossedEpochs((first, second), *known, numbers=own)
 
     def update(self) -> None:
         """Add the scores of the next round, and set the best epoch of all models if this round is the best so far."""

@@ -101,7 +101,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     parameters = plan.parameters
     target_prior = parameters.target_prior
     held_out = plan.validation if plan.folds is None else plan.data
-    priors = (0.0, 0.0) if held_out is None else plan.group_priors(held_out)
+    priors = parameters.training_priors
     rounds: tuple[Round, ...] | None = None
     scores: Tensor | None = None
     error: BaseException | None = None
@@ -109,7 +109,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     if plan.folds is None:
         single = plan.learner.train(
             ModelTask(
-                plan.data, parameters.training_priors, target_prior, plan.seed,
+                plan.data, priors, target_prior, plan.seed,
                 validation=plan.validation, test=plan.test, callback=plan.callback,
             )
         )  # fmt: skip
@@ -123,7 +123,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             fitted, scores, rounds = done.best, torch.cat(done.scores), tuple(done.rounds)
             is_out_of_fold = done.best_round == 0
         else:
-            fitted = first or _train_folds(plan, plan.data, plan.folds, parameters.training_priors, Stage(0, None))
+            fitted = first or _train_folds(plan, plan.data, plan.folds, priors, Stage(0, None))
             scores = torch.cat(fitted.scores)
         history = average_histories(fitted.histories)
         model = fitted.combine(plan.learner)
@@ -133,8 +133,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     evaluation: Evaluation | None = None
     correction: OutOfFoldCorrection | None = None
     if scores is not None:
-        assert held_out is not None
-        known = scores.numpy(), np.repeat([0, 1], held_out.sizes)
+        assert isinstance(held_out, TwoSets)  # streamed sets have rows for validation in memory
+        known = scores.numpy(), held_out.set_numbers.numpy()
         decisions = None if plan.folds is None else known[0]
         try:
             if plan.folds is None:
@@ -142,7 +142,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             elif parameters.calibrated:
                 scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
                 if is_out_of_fold and isinstance(plan.data, TwoSets):
-                    correction = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
+                    correction = _compare_with_ensemble(plan, fitted, scaling)
                     scaling = correction.scaling
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
@@ -199,10 +199,11 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     )
 
 
-def _compare_with_ensemble(
-    data: TwoSets, folds: Folds, fitted: OutOfFold, scaling: PlattScaling, priors: Priors
-) -> OutOfFoldCorrection:
+def _compare_with_ensemble(plan: FitPlan, fitted: OutOfFold, scaling: PlattScaling) -> OutOfFoldCorrection:
     """Score evenly spaced rows with the models that were trained on them."""
+    data, folds = plan.data, plan.folds
+    assert isinstance(data, TwoSets)
+    assert folds is not None
     index = [np.linspace(0, size - 1, min(ENSEMBLE_SAMPLE, size)).astype(np.int64) for size in data.sizes]
     sample = data.pick(*index)
     rows = [sample.rows_of(which) for which in (0, 1)]  # read in chunks, because dense copies may be large
@@ -217,7 +218,7 @@ def _compare_with_ensemble(
         np.stack(scores, axis=1)[trained].reshape(len(own_folds), -1),
         (len(index[0]), len(index[1])),
         scaling,
-        priors,
+        plan.group_priors(sample),
         SELECTION_ERROR_SCALE if selects else 1.0,
     )
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 STACKLEVEL = 7  # from a warning of the encoder to the caller of `UUClassifier.fit`
 
 
-def read_two_tables(parameters: Mapping[str, Any], X0: Any, X1: Any, **held_out: Any) -> FitData:
+def read_two_tables(
+    parameters: Mapping[str, Any], X0: Any, X1: Any, *, stacklevel: int = STACKLEVEL, **held_out: Any
+) -> FitData:
     """Read both sets from separate tables; ``parameters`` are the parameters of `uulearn.UUClassifier`.
 
     >>> from uulearn import UUClassifier
@@ -36,11 +38,13 @@ def read_two_tables(parameters: Mapping[str, Any], X0: Any, X1: Any, **held_out:
     >>> read_two_tables(UUClassifier((0.8, 0.2)).get_params(), np.ones((3, 2)), np.zeros((4, 2))).data.sizes
     (3, 4)
     """
-    encoder = _fit_encoder(parameters, lambda: (X0, X1), X0, X1)
+    encoder = _fit_encoder(parameters, stacklevel, lambda: (X0, X1), X0, X1)
     return inputs.read_two_tables(X0, X1, any_shape=takes_any_shape(parameters["model"]), encoder=encoder, **held_out)
 
 
-def read_joint_table(parameters: Mapping[str, Any], X: Any, sets: Any, **held_out: Any) -> FitData:
+def read_joint_table(
+    parameters: Mapping[str, Any], X: Any, sets: Any, *, stacklevel: int = STACKLEVEL, **held_out: Any
+) -> FitData:
     """Read all sets from one table; ``sets`` contains the set of each row. More than two sets form two groups."""
     priors, groups = parameters["set_priors"], None
     if priors is not None and len(priors) > 2:
@@ -48,7 +52,7 @@ def read_joint_table(parameters: Mapping[str, Any], X: Any, sets: Any, **held_ou
         inputs.check_training_sets(numbers, len(priors))
         groups = Groups.from_sets(numbers, priors, parameters["target_prior"])
         parameters = {**parameters, "set_priors": groups.priors(numbers)}
-    encoder = _fit_encoder(parameters, lambda: _split(X, sets, groups), X)
+    encoder = _fit_encoder(parameters, stacklevel, lambda: _split(X, sets, groups), X)
     any_shape = takes_any_shape(parameters["model"])
     return inputs.read_joint_table(X, sets, any_shape=any_shape, encoder=encoder, groups=groups, **held_out)
 
@@ -63,9 +67,9 @@ def read_tables(parameters: Mapping[str, Any], tables: Sequence[Any], **held_out
             "class priors."
         )
     if n_sets == 2:
-        return read_two_tables(parameters, *tables, **held_out)
+        return read_two_tables(parameters, *tables, stacklevel=STACKLEVEL + 1, **held_out)
     sets = np.repeat(np.arange(n_sets), [_num_samples(table) for table in tables])
-    return read_joint_table(parameters, _concatenate(tables), sets, **held_out)
+    return read_joint_table(parameters, _concatenate(tables), sets, stacklevel=STACKLEVEL + 1, **held_out)
 
 
 def _concatenate(tables: Sequence[Any]) -> Any:
@@ -105,7 +109,7 @@ def is_table(X: Any) -> bool:
 
 
 def _fit_encoder(
-    parameters: Mapping[str, Any], sets: Callable[[], tuple[Any, Any]], *tables: Any
+    parameters: Mapping[str, Any], stacklevel: int, sets: Callable[[], tuple[Any, Any]], *tables: Any
 ) -> TableEncoder | None:
     """Return an encoder fitted to both sets, or None if the parameter ``encoder`` says that none is needed."""
     given, found = parameters["encoder"], [*map(is_table, tables)]
@@ -119,7 +123,7 @@ def _fit_encoder(
     encoder: TableEncoder = TableEncoder() if is_auto(given) else clone(given)
     seed = parameters["random_state"]
     seed = int(seed) if isinstance(seed, Integral) else 0
-    return encoder.fit_sets(*sets(), set_priors=parameters["set_priors"], seed=seed, stacklevel=STACKLEVEL)
+    return encoder.fit_sets(*sets(), set_priors=parameters["set_priors"], seed=seed, stacklevel=stacklevel)
 
 
 def _split(X: Any, sets: Any, groups: Groups | None) -> tuple[pd.DataFrame, pd.DataFrame]:

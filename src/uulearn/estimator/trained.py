@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from uulearn.data import Rows, inputs
-from uulearn.data.groups import Groups
 from uulearn.data.inputs import Columns, RowEncoder
 from uulearn.estimator.fitting import warn_if_suspicious
 from uulearn.estimator.learners import ComparedModel, ConsistencyChoice, Learner, TrainedModel
@@ -170,9 +169,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "trained_")
         rows = self._read(X)
-        membership, priors = self._read_groups(sets, rows.n_rows)
+        numbers = self._read_sets(sets, rows.n_rows)
         scores = self.trained_.score(rows).double().numpy()
-        self.scaling_ = fit_platt_scaling(scores, membership.numpy(), priors, self.target_prior)
+        self.scaling_ = fit_platt_scaling(scores, numbers.numpy(), self._known_priors(), self.target_prior)
         self._drop_out_of_fold()  # computed before calibration
         return self
 
@@ -234,8 +233,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)
         if labels is not None:
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
-        membership, priors = self._read_groups(sets, len(scores))
-        evaluated = evaluate(scores, membership, priors, self.target_prior)
+        priors = self._known_priors()
+        evaluated = evaluate(scores, self._read_sets(sets, len(scores)), priors, self.target_prior)
         warn_if_suspicious(evaluated.accuracy.unclipped, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
@@ -261,14 +260,6 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         numbers = inputs.read_sets(sets, n_rows, n_sets)
         inputs.check_all_sets(numbers, n_sets)
         return numbers
-
-    def _read_groups(self, sets: Any, n_rows: int) -> tuple[Tensor, Sequence[float]]:
-        """Return two sets and their class priors; more than two sets are treated as two groups."""
-        priors, numbers = self._known_priors(), self._read_sets(sets, n_rows)
-        if len(priors) == 2:
-            return numbers, priors
-        groups = Groups.from_sets(numbers, priors, self.target_prior)
-        return groups.of_rows(numbers), groups.priors(numbers)
 
     def _read(self, X: Any) -> Rows:
         columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None), self.encoder_)

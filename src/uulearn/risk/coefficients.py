@@ -20,6 +20,13 @@ CLOSE_PRIORS = 0.1
 EQUAL_PRIORS = 1e-6
 
 
+class MultiSetCoefficients(NamedTuple):
+    """Coefficients of the risk of two or more sets; for two sets, they are (a, −c) and (−b, d) of Section 2.2."""
+
+    positive: tuple[float, ...]  # a_j: multiplies the mean of ℓ(g) over set j in the positive risk term
+    negative: tuple[float, ...]  # b_j: multiplies the mean of ℓ(−g) over set j in the negative risk term
+
+
 class UUCoefficients(NamedTuple):
     """The coefficients a, b, c and d of Section 2.2; all four are negative if set 1 has the higher prior."""
 
@@ -27,6 +34,11 @@ class UUCoefficients(NamedTuple):
     b: float
     c: float
     d: float
+
+    @property
+    def of_sets(self) -> MultiSetCoefficients:
+        """The coefficients of each set, with their signs: (a, −c) and (−b, d)."""
+        return MultiSetCoefficients((self.a, -self.c), (-self.b, self.d))
 
 
 class EstimationCost(NamedTuple):
@@ -110,13 +122,6 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
     )
 
 
-class MultiSetCoefficients(NamedTuple):
-    """Coefficients of the risk of two or more sets; for two sets, they are (a, −c) and (−b, d) of Section 2.2."""
-
-    positive: tuple[float, ...]  # a_j: multiplies the mean of ℓ(g) over set j in the positive risk term
-    negative: tuple[float, ...]  # b_j: multiplies the mean of ℓ(−g) over set j in the negative risk term
-
-
 def multi_set_coefficients(
     set_priors: Sequence[float], sizes: Sequence[int], target_prior: float
 ) -> MultiSetCoefficients:
@@ -152,8 +157,7 @@ def multi_set_coefficients(
     if len(rows) != len(priors) or not all(n > 0 for n in rows):
         raise ValueError(f"sizes must be {len(priors)} numbers of rows above 0, one per set, got {sizes!r}.")
     if len(priors) == 2:
-        a, b, c, d = uu_coefficients(priors, pi)
-        return MultiSetCoefficients((a, -c), (-b, d))
+        return uu_coefficients(priors, pi).of_sets
     total = sum(rows)
     mean = sum(n * prior for n, prior in zip(rows, priors, strict=True)) / total
     variance = sum(n * (prior - mean) ** 2 for n, prior in zip(rows, priors, strict=True)) / total

@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from uulearn import defaults
-from uulearn.risk.coefficients import UUCoefficients, check_priors, check_target_prior, uu_coefficients, warn_if_close
+from uulearn.risk.coefficients import (
+    MultiSetCoefficients,
+    UUCoefficients,
+    check_priors,
+    check_target_prior,
+    multi_set_coefficients,
+    uu_coefficients,
+    warn_if_close,
+)
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.distributed import sum_over_workers, world_size
 from uulearn.risk.functional import (
@@ -95,6 +104,11 @@ class UURisk(nn.Module):
     def coefficients(self) -> UUCoefficients:
         """The coefficients of two sets; for more sets, they depend on the numbers of rows in a batch."""
         return uu_coefficients(self.set_priors, self.target_prior)
+
+    def coefficients_of(self, sets: Tensor) -> MultiSetCoefficients:
+        """Return the coefficients of the risk of these rows; sets without rows are counted as one row."""
+        sizes = torch.bincount(sets, minlength=len(self.set_priors)).clamp(min=1).tolist()
+        return multi_set_coefficients(self.set_priors, sizes, self.target_prior)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
         """Return the training objective, a scalar."""

@@ -17,6 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn import defaults
+from uulearn.data import TwoSets
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_degenerate
 from uulearn.estimator.learners import Learner, OutOfFold, make_learner
@@ -200,9 +201,10 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plans = [_plan_of(common, classifier) for classifier in tried]
         store = None if self.store is None else FoldStore(self.store)
         fitted = train_all(Trials(plans), store=store, executor=self.executor)
-        sets = np.repeat([0, 1], data.sizes)
+        assert isinstance(common.data, TwoSets)  # a search reads all rows
+        sets = common.data.set_numbers.numpy()
         decided = [_decisions(plan, one, sets) for plan, one in zip(plans, fitted, strict=True)]
-        candidates = _compare(settings, decided, sets, common.group_priors(common.data), base.target_prior)
+        candidates = _compare(settings, decided, sets, common.parameters.training_priors, base.target_prior)
         if failed := [(one.params, one.failure) for one in candidates if one.failure is not None]:
             what = (
                 f"{len(failed)} of {len(candidates)} settings failed and will not be chosen: {_list_failures(failed)}."
@@ -301,7 +303,7 @@ def _decisions(
     if not plan.parameters.calibrated:
         return scores
     assert plan.folds is not None  # of every search
-    priors, target_prior = plan.group_priors(plan.data), plan.parameters.target_prior
+    priors, target_prior = plan.parameters.training_priors, plan.parameters.target_prior
     try:
         return calibrate_out_of_fold(scores, sets, np.concatenate(plan.folds), priors, target_prior)[1]
     except ValueError as error:  # all rows have one score
@@ -312,7 +314,7 @@ def _compare(
     settings: Sequence[dict[str, Any]],
     decided: Sequence[NDArray[np.float32] | Failure],
     sets: NDArray[np.int64],
-    set_priors: tuple[float, float],
+    set_priors: tuple[float, ...],
     target_prior: float,
 ) -> list[Candidate]:
     """Evaluate every setting and compare it with the best one; raise an error if all settings failed."""
@@ -320,9 +322,8 @@ def _compare(
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
         listed = _list_failures(zip(settings, map(str, decided), strict=True))
         raise kind(f"all settings failed: {listed}; lower lr, scale the columns, or try another loss or method.")
-    n1 = int(sets.sum())
     none = NO_ESTIMATE
-    nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
+    nothing = Evaluation(none, none, none, none, none, tuple(np.bincount(sets).tolist()), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
     order = np.argsort([-one.accuracy.unclipped for one in evaluated], kind="stable")  # NaN comes last

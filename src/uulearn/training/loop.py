@@ -15,13 +15,12 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from uulearn.data.augmentation import build_augmentation
 from uulearn.data.batches import BatchPlan
 from uulearn.data.folds import split_fold
-from uulearn.data.groups import pooled_priors
 from uulearn.data.holdout import Positions
 from uulearn.data.rows import DenseRows, PickedRows, Rows, TwoSets, move_tables
 from uulearn.data.streams import StreamedSets
 from uulearn.exceptions import CheckpointError, NonFiniteRiskError
 from uulearn.models.normalization import synchronized
-from uulearn.risk import LOSSES, UURisk, uu_coefficients
+from uulearn.risk import LOSSES, UURisk
 from uulearn.risk.corrections import get_method
 from uulearn.risk.distributed import sum_over_workers
 from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, weighted_risk
@@ -165,8 +164,10 @@ class Trainer:
         self._best_weights: dict[str, Any] | None = None
         self.crossed: CrossedEpochs | None = None
         if self.best is not None and self.validation is not None and min(self.validation.sizes) > 1:
-            coefficients = uu_coefficients(pooled_priors(self.validation, risk.set_priors), risk.target_prior)
-            self.crossed = CrossedEpochs(self.validation.sizes, [coefficients], [options.seed], options.smoothing)
+            about = [risk.coefficients_of(self.validation.set_numbers)], [options.seed], options.smoothing
+            origins = self.validation.origins
+            numbers = None if origins is None else torch.cat(origins)
+            self.crossed = CrossedEpochs(self.validation.sizes, *about, numbers=numbers)
 
     @property
     def final_model(self) -> nn.Module:
