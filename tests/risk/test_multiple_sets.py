@@ -156,7 +156,7 @@ def test_unbiased_against_labels():
     labels = np.repeat([1, 0], 200_000)
     wanted = pn_risk(draw(labels), torch.from_numpy(labels), pi, loss="sigmoid")
     found = []
-    for _ in range(2000):
+    for _ in range(1000):
         y = rng.random(len(sets)) < np.repeat(PRIORS, sizes)
         found.append(torch.stack(uu_risk(draw(y), sets, PRIORS, pi, loss="sigmoid")[:3]))
     values = torch.stack(found)

@@ -18,10 +18,10 @@ from uulearn.priors.bags import merge_bags
 
 
 @dataclass(frozen=True)
-class Groups:
+class SetGroups:
     """Assignment of m sets to two groups; group 0 contains the sets with the higher class priors.
 
-    >>> groups = Groups.from_sets(torch.tensor([0, 1, 1, 2, 2, 2]), (0.1, 0.9, 0.8), 0.5)
+    >>> groups = SetGroups.from_sets(torch.tensor([0, 1, 1, 2, 2, 2]), (0.1, 0.9, 0.8), 0.5)
     >>> groups.assignment, groups.priors(torch.tensor([0, 1, 2, 2]))
     (tensor([1, 0, 0]), (0.833..., 0.1))
     """
@@ -31,7 +31,7 @@ class Groups:
     set_priors: tuple[float, ...]
 
     @classmethod
-    def from_sets(cls, sets: Tensor, set_priors: Sequence[float], target_prior: float) -> "Groups":
+    def from_sets(cls, sets: Tensor, set_priors: Sequence[float], target_prior: float) -> "SetGroups":
         """Choose the groups that estimate the error most precisely; ``sets`` contains the set of each row."""
         sizes = torch.bincount(sets, minlength=len(set_priors)).tolist()
         merged = merge_bags(set_priors, sizes, target_prior=target_prior, drop=False)

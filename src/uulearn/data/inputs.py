@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, column_or_1d
 from torch import Tensor
 
-from uulearn.data.groups import Groups
+from uulearn.data.groups import SetGroups
 from uulearn.data.rows import DenseRows, Rows, SparseRows, TwoSets
 from uulearn.data.streams import RowStream, StreamedSets
 
@@ -122,7 +122,7 @@ def read_joint_table(
     *,
     any_shape: bool,
     encoder: RowEncoder | None = None,
-    groups: Groups | None = None,
+    groups: SetGroups | None = None,
     **held_out: Any,
 ) -> FitData:
     """Read all sets from one table, and return them with the held-out rows; ``sets`` contains the set of each row.
@@ -134,11 +134,11 @@ def read_joint_table(
     return read_held_out(data, columns, any_shape=any_shape, groups=groups, **held_out)
 
 
-def _number_of_sets(groups: Groups | None) -> int:
+def _number_of_sets(groups: SetGroups | None) -> int:
     return 2 if groups is None else len(groups.set_priors)
 
 
-def _two_sets(rows: Rows, sets: Tensor, groups: Groups | None) -> TwoSets:
+def _two_sets(rows: Rows, sets: Tensor, groups: SetGroups | None) -> TwoSets:
     return TwoSets.from_membership(rows, sets) if groups is None else groups.split(rows, sets)
 
 
@@ -149,7 +149,7 @@ def read_held_out(
     test_data: Any = None,
     *,
     any_shape: bool,
-    groups: Groups | None = None,
+    groups: SetGroups | None = None,
 ) -> FitData:
     """Return both sets together with the rows of ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
     for which, size in enumerate(data.sizes):

@@ -40,8 +40,8 @@ class UUClassifier(TrainedClassifier):
     ----------
     set_priors : (θ, θ′), m > 2 numbers, or None
         Class priors (fractions of positives) of set 0 and set 1. The priors must differ; either one can be higher. For
-        more sets, pass one class prior per set, of which at least two differ; sets are then numbered from 0 to m − 1,
-        and self-training, consistency training, streamed sets and the method ``"biased"`` are not supported. If
+        more sets, pass one class prior per set; at least two of them must differ. Sets are then numbered from 0 to
+        m − 1, and self-training, consistency training, streamed sets and the method ``"biased"`` are not supported. If
         you only know that set 0 has the higher prior, pass None with ``method="biased"``; the classifier can then only
         rank rows until you add the priors with `with_priors`.
     target_prior : float

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from uulearn.data import inputs
-from uulearn.data.groups import Groups
+from uulearn.data.groups import SetGroups
 from uulearn.data.inputs import FitData
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.plan import takes_any_shape
@@ -50,7 +50,7 @@ def read_joint_table(
     if priors is not None and len(priors) > 2:
         numbers = inputs.read_sets(sets, _num_samples(X), len(priors))
         inputs.check_training_sets(numbers, len(priors))
-        groups = Groups.from_sets(numbers, priors, parameters["target_prior"])
+        groups = SetGroups.from_sets(numbers, priors, parameters["target_prior"])
         parameters = {**parameters, "set_priors": groups.priors(numbers)}
     encoder = _fit_encoder(parameters, stacklevel, lambda: _split(X, sets, groups), X)
     any_shape = takes_any_shape(parameters["model"])
@@ -126,7 +126,7 @@ def _fit_encoder(
     return encoder.fit_sets(*sets(), set_priors=parameters["set_priors"], seed=seed, stacklevel=stacklevel)
 
 
-def _split(X: Any, sets: Any, groups: Groups | None) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _split(X: Any, sets: Any, groups: SetGroups | None) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the rows of each set, or of each group of sets, as two frames."""
     from uulearn.tabular.frames import to_frame
 
