@@ -21,7 +21,11 @@ EQUAL_PRIORS = 1e-6
 
 
 class MultiSetCoefficients(NamedTuple):
-    """Coefficients of the risk of two or more sets; for two sets, they are (a, −c) and (−b, d) of Section 2.2."""
+    """Coefficients of the risk of two or more sets; for two sets, they are (a, −c) and (−b, d) of Section 2.2.
+
+    >>> uu_coefficients((0.75, 0.25), 0.5).of_sets
+    MultiSetCoefficients(positive=(0.75, -0.25), negative=(-0.25, 0.75))
+    """
 
     positive: tuple[float, ...]  # a_j: multiplies the mean of ℓ(g) over set j in the positive risk term
     negative: tuple[float, ...]  # b_j: multiplies the mean of ℓ(−g) over set j in the negative risk term
