@@ -23,7 +23,7 @@ from uulearn.datasets import make_sets
 from uulearn.defaults import AUTO, BOOSTING
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
-from uulearn.risk.corrections import METHODS
+from uulearn.risk.corrections import METHODS, SURROGATE
 from uulearn.risk.losses import LOSSES
 from uulearn.selection import sensitivity
 
@@ -400,7 +400,10 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
             (*PRIORS, "--model", "tree"),
             "--model must be auto, mlp, linear, boosting, resnet32 or allconvnet, got 'tree'.",
         ),
-        ((*PRIORS, "--method", "magic"), "--method must be abs, leaky_relu, relu, unbiased or biased, got 'magic'."),
+        (
+            (*PRIORS, "--method", "magic"),
+            "--method must be abs, leaky_relu, relu, unbiased, biased or surrogate, got 'magic'.",
+        ),
         ((*PRIORS, "--loss", "hinge"), "--loss must be sigmoid, logistic, ramp, double_hinge or squared, got 'hinge'."),
         ((*PRIORS, "--target-prior", "0"), "target_prior must be a number strictly between 0 and 1, got 0.0"),
         ((*PRIORS, "--device", "gpu"), "device must be 'auto', 'cpu' or a CUDA device"),
@@ -444,7 +447,7 @@ def test_bad_options_do_not_import_torch(tmp_path):
 
 def test_option_names_are_those_of_the_library():
     assert set(NAMES["model"]) == {AUTO, *MODELS, BOOSTING}
-    assert set(NAMES["method"]) == set(METHODS)
+    assert set(NAMES["method"]) == {*METHODS, SURROGATE}
     assert set(NAMES["loss"]) == {name for name, loss in LOSSES.items() if loss.trainable}
 
 

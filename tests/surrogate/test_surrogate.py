@@ -406,7 +406,7 @@ def test_score_far_below_chance_warns(gaussians):
 def test_close_priors_warn_with_precision(gaussians):
     with pytest.warns(
         ClosePriorsWarning,
-        match=r"\(0\.52, 0\.48\) differ by only 0\.04: these 800 rows.*equivalent to \d+ labeled rows",
+        match=r"\(0\.52, 0\.48\) differ by only 0\.04, .*: these 400 \+ 400 rows.*equivalent to \d+ labeled rows",
     ):
         logistic((0.52, 0.48)).fit(gaussians["X"], gaussians["sets"])
 

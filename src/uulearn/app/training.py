@@ -4,7 +4,7 @@ An ensemble over folds scores every row with the model that was not trained on i
 chosen on other rows. A single model or a self-trained ensemble is evaluated on rows that are held out before the fit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,11 +129,16 @@ def _train_with_holdout(
         sample_sets=sets[place],
         sample_folds=np.zeros(len(place), dtype=np.int64),
         score=lambda rows, folds: classifier.decision_function(rows),
-        row_use=RowUse(classifier.set_sizes_, classifier.held_out_sizes_, (len(evaluation[0]), len(evaluation[1]))),
+        row_use=RowUse(_pair(classifier.set_sizes_), _pair(classifier.held_out_sizes_), _pair(map(len, evaluation))),
         trained=(train[0], train[1]),
         note=note,
         few_unique_rows=few_unique_rows,
     )
+
+
+def _pair(sizes: Iterable[int]) -> tuple[int, int]:
+    first, second = sizes
+    return first, second
 
 
 def _sample(n_rows: int, seed: int) -> Integers:

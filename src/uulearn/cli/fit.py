@@ -64,7 +64,9 @@ def fit(
             "SECONDS", "With --model auto: budget of expected training time; slower models are skipped. Default: 120."
         ),
     ] = None,
-    method: Annotated[str | None, name_option("Risk: abs, leaky_relu, relu, unbiased or biased. Default: abs.")] = None,
+    method: Annotated[
+        str | None, name_option("Risk: abs, leaky_relu, relu, unbiased, biased or surrogate. Default: abs.")
+    ] = None,
     loss: Annotated[str | None, name_option("Loss: sigmoid, logistic, … Default: sigmoid (linear: logistic).")] = None,
     epochs: Annotated[
         int | None, option("N", "Maximum number of epochs. Default: 200 (mlp on small tables: 60).", min=1)

@@ -42,7 +42,7 @@ Sheet = Annotated[str | None, option("NAME", "Sheet of .xlsx files. Default: the
 
 NAMES = {
     "model": ("auto", "mlp", "linear", "boosting", "resnet32", "allconvnet"),
-    "method": ("abs", "leaky_relu", "relu", "unbiased", "biased"),
+    "method": ("abs", "leaky_relu", "relu", "unbiased", "biased", "surrogate"),
     "loss": ("sigmoid", "logistic", "ramp", "double_hinge", "squared"),
 }
 """Option values, repeated here because importing the library takes seconds; a test compares the two lists."""

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +34,7 @@ class BatchPlan:
     @property
     def n_batches(self) -> int:
         """Number of batches per epoch."""
-        return max(1, min(math.ceil(sum(self.sizes) / self.batch_size), *self.sizes))
+        return count_batches(self.sizes, self.batch_size)
 
     @property
     def largest(self) -> int:
@@ -94,6 +95,15 @@ class BatchPlan:
                 UnevenSetsWarning,
                 stacklevel=5,
             )
+
+
+def count_batches(sizes: Sequence[int], batch_size: int) -> int:
+    """Return the number of batches per epoch: no more than the rows of the smallest set.
+
+    >>> count_batches((7, 3), 4)
+    3
+    """
+    return max(1, min(math.ceil(sum(sizes) / batch_size), *sizes))
 
 
 def _part(whole: slice, worker: int, workers: int) -> slice:

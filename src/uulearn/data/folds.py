@@ -1,15 +1,21 @@
-"""Split two sets into folds: each set is split evenly, and all copies of a row are in the same fold."""
+"""Split the sets into folds: each set is split evenly, and all copies of a row are in the same fold."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from uulearn.data.holdout import Positions, row_digests
+from uulearn.data.holdout import Positions, row_digests, strata
 from uulearn.data.rows import TwoSets
 
 
 def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Positions]:
     """Return the fold (0 to n_folds − 1) of every row of set 0 and of set 1."""
     check_fold_sizes(data.sizes, n_folds)
-    first, second = assign_balanced(row_digests(data), n_folds, seed)
+    digests, parts = row_digests(data), strata(data)
+    first, second = (np.empty(size, dtype=np.int64) for size in data.sizes)
+    found = assign_balanced([digests[which][own] for which, own in parts], n_folds, seed)
+    for (which, own), folds in zip(parts, found, strict=True):
+        (first, second)[which][own] = folds
     for which, folds in enumerate((first, second)):
         if len(np.unique(folds)) < n_folds:
             raise ValueError(
@@ -34,21 +40,21 @@ def check_fold_sizes(sizes: tuple[int, int], n_folds: int) -> None:
         )
 
 
-def assign_balanced(digests: tuple[Positions, Positions], n_folds: int, seed: int) -> tuple[Positions, Positions]:
-    """Return the fold of every row. Copies of a row share a fold; unique rows are assigned to balance fold sizes."""
+def assign_balanced(digests: Sequence[Positions], n_folds: int, seed: int) -> list[Positions]:
+    """Return the fold of every row of each set. Copies of a row share a fold; unique rows balance the fold sizes."""
     rng = np.random.default_rng([seed, 2])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     fold_of = np.full(len(counts), -1)
     copied = rng.permutation(np.flatnonzero(counts > 1))
     fold_of[copied] = np.arange(len(copied)) % n_folds
     folds = []
-    for numbers in np.split(number, [len(digests[0])]):
+    for numbers in np.split(number, np.cumsum([len(own) for own in digests])[:-1]):
         assigned = fold_of[numbers]
         unique = rng.permutation(np.flatnonzero(assigned < 0))
         filled = np.bincount(assigned[assigned >= 0], minlength=n_folds)
         assigned[unique] = _fill_evenly(filled, len(unique))
         folds.append(assigned.astype(np.int64))
-    return folds[0], folds[1]
+    return folds
 
 
 def _fill_evenly(filled: Positions, n: int) -> Positions:

@@ -1,5 +1,7 @@
 """Hold out rows of both sets for evaluation; all copies of a row, in either set, are on the same side of the split."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,11 +28,22 @@ def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSet
     >>> training.sizes, held_out.sizes
     ((90, 180), (10, 20))
     """
-    held_out = choose_held_out(row_digests(data), fraction, seed)
+    digests, parts = row_digests(data), strata(data)
+    chosen = choose_held_out([digests[which][own] for which, own in parts], fraction, seed)
+    positions = [(which, own[out]) for (which, own), out in zip(parts, chosen, strict=True)]
+    held_out = [np.sort(np.concatenate([own for of, own in positions if of == which])) for which in (0, 1)]
     training = [np.setdiff1d(np.arange(size), out) for size, out in zip(data.sizes, held_out, strict=True)]
     for which, (inside, out) in enumerate(zip(training, held_out, strict=True)):
         check_held_out(which, fraction, data.sizes[which], len(inside), len(out))
     return data.pick(*training), data.pick(*held_out)
+
+
+def strata(data: TwoSets) -> list[tuple[int, Positions]]:
+    """Return the positions of the rows of each set; a group of sets has one entry per set: (group, positions)."""
+    if data.origins is None:
+        return [(which, np.arange(size)) for which, size in enumerate(data.sizes)]
+    numbers = [own.cpu().numpy() for own in data.origins]
+    return [(which, np.flatnonzero(own == number)) for which, own in enumerate(numbers) for number in np.unique(own)]
 
 
 def check_held_out(which: int, fraction: float, size: int, n_training: int, n_held_out: int) -> None:
@@ -52,7 +65,7 @@ def has_few_unique_rows(data: TwoSets) -> bool:
     )
 
 
-def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed: int) -> tuple[Positions, Positions]:
+def choose_held_out(digests: Sequence[Positions], fraction: float, seed: int) -> list[Positions]:
     """Return the positions of held-out rows: some of the rows with copies, and unique rows to reach the fraction."""
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
@@ -60,12 +73,12 @@ def choose_held_out(digests: tuple[Positions, Positions], fraction: float, seed:
     drawn = np.zeros(len(counts), dtype=bool)
     drawn[copied[: round(fraction * len(copied))]] = True
     held_out = []
-    for numbers in np.split(number, [len(digests[0])]):
+    for numbers in np.split(number, np.cumsum([len(own) for own in digests])[:-1]):
         with_copies = np.flatnonzero(drawn[numbers])
         unique = rng.permutation(np.flatnonzero(counts[numbers] == 1))
         missing = max(0, round(fraction * len(numbers)) - len(with_copies))
         held_out.append(np.sort(np.concatenate([with_copies, unique[:missing]])))
-    return held_out[0], held_out[1]
+    return held_out
 
 
 def row_digests(data: TwoSets) -> tuple[Positions, Positions]:

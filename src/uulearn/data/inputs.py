@@ -1,5 +1,6 @@
 """Read rows, sets and labels from NumPy, pandas, SciPy sparse, torch or lists; data are copied only if necessary."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, column_or_1d
 from torch import Tensor
 
+from uulearn.data.groups import SetGroups
 from uulearn.data.rows import DenseRows, Rows, SparseRows, TwoSets
 from uulearn.data.streams import RowStream, StreamedSets
 
@@ -115,12 +117,29 @@ def read_two_tables(
 
 
 def read_joint_table(
-    X: Any, sets: Any, *, any_shape: bool, encoder: RowEncoder | None = None, **held_out: Any
+    X: Any,
+    sets: Any,
+    *,
+    any_shape: bool,
+    encoder: RowEncoder | None = None,
+    groups: SetGroups | None = None,
+    **held_out: Any,
 ) -> FitData:
-    """Read both sets from one table, and return them with the held-out rows; ``sets`` contains the set of each row."""
+    """Read all sets from one table, and return them with the held-out rows; ``sets`` contains the set of each row.
+
+    More than two sets are returned as two ``groups``.
+    """
     rows, columns = read_table(X, any_shape=any_shape, encoder=encoder)
-    data = TwoSets.from_membership(rows, read_sets(sets, rows.n_rows))
-    return read_held_out(data, columns, any_shape=any_shape, **held_out)
+    data = _two_sets(rows, read_sets(sets, rows.n_rows, _number_of_sets(groups)), groups)
+    return read_held_out(data, columns, any_shape=any_shape, groups=groups, **held_out)
+
+
+def _number_of_sets(groups: SetGroups | None) -> int:
+    return 2 if groups is None else len(groups.set_priors)
+
+
+def _two_sets(rows: Rows, sets: Tensor, groups: SetGroups | None) -> TwoSets:
+    return TwoSets.from_membership(rows, sets) if groups is None else groups.split(rows, sets)
 
 
 def read_held_out(
@@ -130,6 +149,7 @@ def read_held_out(
     test_data: Any = None,
     *,
     any_shape: bool,
+    groups: SetGroups | None = None,
 ) -> FitData:
     """Return both sets together with the rows of ``validation_data``, (X, sets), and ``test_data``, (X, y)."""
     for which, size in enumerate(data.sizes):
@@ -140,11 +160,13 @@ def read_held_out(
             )
         if size == 1:
             raise ValueError(f"set {which} has only 1 sample, but at least 2 rows of each set are required; add rows.")
-    validation = read_pair(validation_data, columns, read_sets, any_shape=any_shape, name="validation_data")
+    n_sets = _number_of_sets(groups)
+    read_numbers = functools.partial(read_sets, n_sets=n_sets)
+    validation = read_pair(validation_data, columns, read_numbers, any_shape=any_shape, name="validation_data")
     if validation is not None:
-        check_both_sets(validation[1])
+        check_all_sets(validation[1], n_sets)
     test = read_pair(test_data, columns, read_labels, any_shape=any_shape, name="test_data")
-    return FitData(data, columns, None if validation is None else TwoSets.from_membership(*validation), test)
+    return FitData(data, columns, None if validation is None else _two_sets(*validation, groups), test)
 
 
 def read_pair(
@@ -183,8 +205,8 @@ def _column_names(X: Any) -> NDArray[np.object_] | None:
     return None if isinstance(X, Tensor) else _get_feature_names(X)
 
 
-def read_sets(sets: Any, n_rows: int) -> Tensor:
-    """Return the set of each row as a tensor of 0 and 1."""
+def read_sets(sets: Any, n_rows: int, n_sets: int = 2) -> Tensor:
+    """Return the set of each row as a tensor of integers from 0 to ``n_sets`` − 1."""
     if sets is None:
         raise ValueError(
             "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) of each row, or use "
@@ -204,11 +226,16 @@ def read_sets(sets: Any, n_rows: int) -> Tensor:
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but sets has "
             f"{len(values)}; pass one set per row."
         )
-    unknown = [value for value in np.unique(values).tolist() if value not in (0, 1)]
-    if unknown:
+    unknown = [value for value in np.unique(values).tolist() if value not in range(n_sets)]
+    if unknown and n_sets == 2:
         raise ValueError(
             f"sets must be 0 or 1, the set that each row came from, got {unknown[0]!r}. "
-            "Only binary classification is supported: number the sets 0 and 1."
+            "Only binary classification is supported: number the sets 0 and 1, or pass one class prior per set."
+        )
+    if unknown:
+        raise ValueError(
+            f"sets must be whole numbers from 0 to {n_sets - 1}, because there are {n_sets} set_priors, got "
+            f"{unknown[0]!r}; number the sets from 0, and pass one class prior per set."
         )
     return torch.from_numpy(np.asarray(values).astype(np.int64))
 
@@ -248,13 +275,24 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
     return first, second
 
 
-def check_both_sets(sets: Tensor) -> None:
-    """Raise an error if one of the sets has no rows, because an estimate without labels needs both sets."""
-    for which in (0, 1):
+def check_all_sets(sets: Tensor, n_sets: int = 2) -> None:
+    """Raise an error if one of the sets has no rows, because an estimate without labels needs all sets."""
+    for which in range(n_sets):
         if not (sets == which).any():
             raise ValueError(
-                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. "
-                "For labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
+                f"sets contains no rows from set {which}; estimating the accuracy without labels requires "
+                f"{'both' if n_sets == 2 else 'all'} sets. For labeled rows, use sklearn.metrics.accuracy_score(y, "
+                "clf.predict(X))."
+            )
+
+
+def check_training_sets(sets: Tensor, n_sets: int) -> None:
+    """Raise an error if one of more than two sets has no rows for training."""
+    for which, size in enumerate(torch.bincount(sets, minlength=n_sets).tolist()):
+        if size == 0:
+            raise ValueError(
+                f"set {which} is empty, but training needs rows of all {n_sets} sets; pass rows with sets == {which}, "
+                "or remove its class prior from set_priors."
             )
 
 

@@ -175,13 +175,21 @@ class JoinedRows(Rows):
 class TwoSets:
     """The rows of set 0 and of set 1: two tables, or one table with the row numbers of each set.
 
+    Each of the two sets can be a group of several sets (`uulearn.data.groups`). Then, ``origins`` contains the set of
+    every row of each group.
+
     >>> both = TwoSets.from_membership(DenseRows(torch.eye(4)), torch.tensor([0, 1, 1, 0]))
     >>> both.sizes, both.take(0, torch.tensor([1]))
     ((2, 2), tensor([[0., 0., 0., 1.]]))
     """
 
-    def __init__(self, rows: tuple[Rows, Rows], index: tuple[Tensor | None, Tensor | None] = (None, None)) -> None:
-        self.rows, self.index = rows, index
+    def __init__(
+        self,
+        rows: tuple[Rows, Rows],
+        index: tuple[Tensor | None, Tensor | None] = (None, None),
+        origins: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.rows, self.index, self.origins = rows, index, origins
         self.row_shape = rows[0].row_shape
         first, second = (len(i) if i is not None else r.n_rows for r, i in zip(rows, index, strict=True))
         self.sizes: tuple[int, int] = (first, second)
@@ -190,6 +198,13 @@ class TwoSets:
     def from_membership(cls, rows: Rows, sets: Tensor) -> TwoSets:
         """Return both sets from one table; ``sets`` contains the set of each row, 0 or 1."""
         return cls((rows, rows), ((sets == 0).nonzero().flatten(), (sets == 1).nonzero().flatten()))
+
+    @property
+    def set_numbers(self) -> Tensor:
+        """The set of every row, with the rows of set 0 (or group 0) first; shape (n,)."""
+        if self.origins is not None:
+            return torch.cat(self.origins)
+        return torch.repeat_interleave(torch.arange(2), torch.tensor(self.sizes))
 
     @property
     def positions(self) -> tuple[Tensor, Tensor]:
@@ -211,14 +226,15 @@ class TwoSets:
     def pick(self, positions0: Any, positions1: Any) -> TwoSets:
         """Return the rows of each set at the given positions, without copying."""
         first, second = (torch.as_tensor(positions, dtype=torch.int64) for positions in (positions0, positions1))
-        return TwoSets(self.rows, (self._locate(0, first), self._locate(1, second)))
+        origins = self.origins and (self.origins[0][first], self.origins[1][second])
+        return TwoSets(self.rows, (self._locate(0, first), self._locate(1, second)), origins)
 
     def joined(self) -> TwoSets:
         """Return the same sets as row numbers of one table, so that rows can be moved between the sets."""
         same = self.rows[0] is self.rows[1]
         table, offset = (self.rows[0], 0) if same else (_join(*self.rows), self.rows[0].n_rows)
         index = [torch.arange(size) if i is None else i.cpu() for size, i in zip(self.sizes, self.index, strict=True)]
-        return TwoSets((table, table), (index[0], index[1] + offset))
+        return TwoSets((table, table), (index[0], index[1] + offset), self.origins)
 
     def rows_of(self, which: int, copy_bytes: int = 0) -> Rows:
         """Return the rows of one set; selected dense rows of at most ``copy_bytes`` are copied for faster access."""
@@ -240,10 +256,11 @@ class TwoSets:
         return self
 
     def identity(self) -> str:
-        """Return a hash of all rows, read in chunks."""
+        """Return a hash of all rows, read in chunks, and of their sets."""
         step = max(1, HASHED_VALUES // max(1, math.prod(self.row_shape)))
         chunks = ((which, part) for which in (0, 1) for part in torch.split(torch.arange(self.sizes[which]), step))
-        return digest(self.take(which, positions) for which, positions in chunks)
+        parts = (self.take(which, positions) for which, positions in chunks)
+        return digest(parts if self.origins is None else [*parts, *self.origins])
 
     def to_device(self, device: torch.device, moved: dict[int, Rows] | None = None) -> TwoSets:
         """Move the sets to the device if its memory is large enough; otherwise return them unchanged.
@@ -257,7 +274,7 @@ class TwoSets:
         if (first, second) == self.rows:
             return self
         index = [None if i is None else i.to(rows.device) for rows, i in zip((first, second), self.index, strict=True)]
-        return TwoSets((first, second), (index[0], index[1]))
+        return TwoSets((first, second), (index[0], index[1]), self.origins)
 
     def epoch(
         self, plan: BatchPlan, seed: int, epoch: int, device: torch.device, dtype: torch.dtype = torch.float32

@@ -109,6 +109,8 @@ class StreamedSets:
     ) -> None:
         self.streams, self.row_shape, self._sampled = streams, streams[0].row_shape, sampled
         self._preview: TwoSets | None = None
+        self.origins = None
+        """Streamed sets are never groups of sets (`uulearn.data.groups`)."""
         self.excluded = excluded or (np.empty(0, np.int64), np.empty(0, np.int64))
         first, second = (stream.n_rows - len(out) for stream, out in zip(streams, self.excluded, strict=True))
         self.sizes: tuple[int, int] = (first, second)

@@ -37,7 +37,7 @@ from uulearn.estimator.learners import (
     ModelTask,
     NetworkLearner,
     OutOfFold,
-    Priors,
+    SetPriors,
     TrainedModel,
     make_learner,
     merge_folds,
@@ -48,7 +48,7 @@ from uulearn.estimator.resolving import OF_EACH_MODEL, ResolvedParameters, resol
 from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.metrics.calibration import PlattScaling, calibrate_out_of_fold, set_log_likelihood, shift_log_odds
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
-from uulearn.risk.coefficients import uu_coefficients
+from uulearn.risk.coefficients import multi_set_coefficients
 from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
 from uulearn.training.progress import StageStarted, start_stage
@@ -265,7 +265,7 @@ class AutoLearner(Learner):
         if chosen is not None:
             raise ValueError("model='auto' compares models on all folds; choose a model to train single folds.")
         trained, compared = self._train_all(task)
-        joined, sets = np.concatenate(folds), np.repeat([0, 1], data.sizes)
+        joined, sets = np.concatenate(folds), data.set_numbers.numpy()
         decisions, scalings = {}, {}
         for name, fitted in list(trained.items()):
             known = torch.cat(fitted.scores).numpy(), sets, joined, task.set_priors, task.target_prior
@@ -293,7 +293,8 @@ class AutoLearner(Learner):
         for fold in range(self.parameters.n_estimators):
             models = {name: (trained[name], scalings[name], weights[name]) for name in used}
             blend = _blend(fold, models, comparison, data.sizes)
-            first, second = (scores[torch.from_numpy((joined == fold) & (sets == which))] for which in (0, 1))
+            own_scores = zip(torch.split(scores, list(data.sizes)), folds, strict=True)
+            first, second = (part[torch.from_numpy(own == fold)] for part, own in own_scores)
             parts.append(FoldScores(blend, trained[main].histories[fold], (first, second)))
         return parts
 
@@ -379,7 +380,7 @@ class AutoLearner(Learner):
 
 
 def weigh(
-    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: SetPriors, target_prior: float
 ) -> dict[str, float]:
     """Return the weight of each model, from its calibrated out-of-fold decision values (log-odds).
 
@@ -421,7 +422,7 @@ def cross_weigh(
     decisions: Mapping[str, Decisions],
     sets: NDArray[np.int64],
     folds: NDArray[np.int64],
-    set_priors: Priors,
+    set_priors: SetPriors,
     target_prior: float,
 ) -> Decisions:
     """Return the weighted mean decision value of each row, with the weights that the rows of the other folds give."""
@@ -435,7 +436,7 @@ def cross_weigh(
 
 
 def compare_risks(
-    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: Priors, target_prior: float
+    decisions: Mapping[str, Decisions], sets: NDArray[np.int64], set_priors: SetPriors, target_prior: float
 ) -> list[ComparedModel]:
     """Estimate the zero-one risk of each model, and its difference from the lowest risk.
 
@@ -448,7 +449,7 @@ def compare_risks(
     found = []
     for name, own in positive.items():
         changed = weights * (own.astype(np.float64) - positive[best])
-        variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in (0, 1))
+        variance = sum(float((sets == which).sum() * changed[sets == which].var()) for which in np.unique(sets))
         difference, error = risks[name] - risks[best], float(np.sqrt(variance))
         found.append(ComparedModel(name, risk=risks[name], difference=difference, standard_error=error))
     return found
@@ -471,11 +472,11 @@ def describe_comparison(comparison: Sequence[ComparedModel]) -> str:
     return "; ".join(parts)
 
 
-def decision_weights(sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> NDArray[np.float64]:
+def decision_weights(sets: NDArray[np.int64], set_priors: SetPriors, target_prior: float) -> NDArray[np.float64]:
     """Return weights such that the zero-one risk is the target prior plus the weights of rows predicted positive."""
-    a, b, c, d = uu_coefficients(set_priors, target_prior)
-    first = int((sets == 0).sum())
-    return np.where(sets == 0, -(a + b) / max(first, 1), (c + d) / max(len(sets) - first, 1))
+    sizes = np.maximum(np.bincount(sets, minlength=len(set_priors)), 1)
+    positive, negative = map(np.array, multi_set_coefficients(set_priors, sizes.tolist(), target_prior))
+    return np.asarray((negative - positive) / sizes)[sets]
 
 
 def expected_seconds(learner: Learner, data: TwoSets, n_folds: int) -> float:

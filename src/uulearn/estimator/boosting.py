@@ -33,7 +33,7 @@ from uulearn.models.trees import MAX_LEAVES, TREE_CHUNK_ROWS, BoostedTrees
 from uulearn.risk import UURisk, pn_risk
 from uulearn.risk.corrections import MethodLike
 from uulearn.risk.derivatives import hessian_bound, risk_and_gradient
-from uulearn.risk.functional import UURiskParts, row_weights, weighted_risk
+from uulearn.risk.functional import UURiskParts, weighted_risk
 from uulearn.risk.losses import LossFunction
 from uulearn.training import History, RunOptions
 from uulearn.training.early_stopping import CrossedEpochs, follow_epochs
@@ -202,6 +202,7 @@ class BoostingLearner(Learner):
         """Train one model per part; the masks of the parts refer to all rows of ``data``, set 0 first in each."""
         task, n_columns = parts[0].task, data[0].row_shape[0]
         sets = np.concatenate([np.repeat([0, 1], own.sizes) for own in data])
+        numbers = np.concatenate([own.set_numbers.numpy() for own in data])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
             risk = UURisk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
@@ -211,7 +212,7 @@ class BoostingLearner(Learner):
         table = import_lightgbm().Dataset(rows, params=self._parameters(len(sets), n_columns, task.seed)).construct()
         del rows  # the table contains the bins of all values
         runs = [
-            _Run(part, table, sets, risk, self._parameters(int(part.trained.sum()), n_columns, part.task.seed))
+            _Run(part, table, sets, numbers, risk, self._parameters(int(part.trained.sum()), n_columns, part.task.seed))
             for part in parts
         ]
         with few_threads(len(sets), (n_columns,)):
@@ -252,12 +253,12 @@ class _Part:
 
 
 class _WeightedRows:
-    """Weights of rows in the risk, and the risk of their scores."""
+    """Weights of rows in the risk, and the risk of their scores; ``numbers`` contains the set of each row."""
 
-    def __init__(self, sets: NDArray[np.int64], risk: UURisk) -> None:
-        self.weights = row_weights(torch.from_numpy(sets), risk.coefficients)
+    def __init__(self, numbers: NDArray[np.int64], risk: UURisk) -> None:
+        self.weights = risk.row_weights(torch.from_numpy(numbers))
         self.loss, self.method = risk.loss, risk.method
-        positive, negative, _ = self.weights
+        positive, negative = self.weights.positive, self.weights.negative
         # Since ℓ(−g) = 1 − ℓ(g) for the zero-one loss, its unbiased risk is a constant minus a weighted sum of signs.
         self._constant, self._slopes = (positive + negative).double().sum().item() / 2, (positive - negative) / 2
 
@@ -279,10 +280,19 @@ class _WeightedRows:
 
 
 class _Run:
-    """The training of one model, one round at a time."""
+    """The training of one model, one round at a time.
+
+    ``sets`` contains 0 or 1 for every row, and ``numbers`` contains its set. They differ if the two sets are groups.
+    """
 
     def __init__(
-        self, part: _Part, table: Any, sets: NDArray[np.int64], risk: UURisk, parameters: dict[str, Any]
+        self,
+        part: _Part,
+        table: Any,
+        sets: NDArray[np.int64],
+        numbers: NDArray[np.int64],
+        risk: UURisk,
+        parameters: dict[str, Any],
     ) -> None:
         self.task, self.risk, self.lr = part.task, risk, parameters["learning_rate"]
         self.history = History(labels_used=self.task.test is not None)
@@ -291,8 +301,8 @@ class _Run:
         self.finished = False
         """Whether no tree reduces the risk; the model is then not trained further."""
         trained, self.held_out = np.flatnonzero(part.trained), np.flatnonzero(part.held_out)
-        self.held_out_sets = sets[self.held_out]
-        self.trained_rows = _WeightedRows(sets[trained], risk)
+        self.held_out_sets, self.held_out_numbers = sets[self.held_out], numbers[self.held_out]
+        self.trained_rows = _WeightedRows(numbers[trained], risk)
         self.hessian = (len(trained) * hessian_bound(self.trained_rows.weights, risk.method, CURVATURE)).numpy()
         lightgbm = import_lightgbm()
         # A subset has the bins of the whole table, so the columns are binned once for all models.
@@ -301,7 +311,7 @@ class _Run:
         names = ["trained"]
         if len(self.held_out):
             names.append("held_out")
-            self.held_out_rows = _WeightedRows(sets[self.held_out], risk)
+            self.held_out_rows = _WeightedRows(self.held_out_numbers, risk)
             self.booster.add_valid(table.subset(self.held_out), names[-1])
         if self.task.test is not None:
             names.append("test")
@@ -395,11 +405,14 @@ class _SharedRounds:
             return
         # The rows of set 0 come first; the order is undone in `held_out_scores`.
         self._order = np.argsort(sets, kind="stable")
-        self._rows = _WeightedRows(sets[self._order], risk)
+        numbers = np.concatenate([run.held_out_numbers for run in runs])
+        self._rows = _WeightedRows(numbers[self._order], risk)
         first, second = np.bincount(sets, minlength=2).tolist()
         if self.best is not None and min(first, second) > 1:
             seed = runs[0].task.seed
-            self._crossed = CrossedEpochs((first, second), [risk.coefficients], [seed], smoothing, smoothing)
+            own = torch.from_numpy(numbers[self._order])
+            known = [risk.coefficients_of(own)], [seed], smoothing, smoothing
+            self._crossed = CrossedEpochs((first, second), *known, numbers=own)
 
     def update(self) -> None:
         """Add the scores of the next round, and set the best epoch of all models if this round is the best so far."""

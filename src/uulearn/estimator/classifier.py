@@ -27,31 +27,33 @@ from uulearn.training.workers import Workers, join_workers, warn_on_rank_zero
 
 
 class UUClassifier(TrainedClassifier):
-    """Binary classifier trained from two unlabeled sets.
+    """Binary classifier trained from two or more unlabeled sets.
 
-    The rows have no labels; only the class priors of the two sets are known. `fit` takes the rows and the set (0 or 1)
-    of each row. `predict` returns 1 for the positive and 0 for the negative class. `score` estimates the accuracy from
-    two unlabeled sets, so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
+    The rows have no labels; only the class priors of the sets are known. `fit` takes the rows and the set (0 or 1) of
+    each row. `predict` returns 1 for the positive and 0 for the negative class. `score` estimates the accuracy from
+    unlabeled sets, so you can pass (X, sets) to ``cross_val_score`` and ``GridSearchCV``.
 
     Unlabeled data cannot show which set has the higher prior. If the priors are in the wrong order, the classifier
     predicts the opposite classes. Pass a few labeled rows as ``test_data`` to check the order of the priors.
 
     Parameters
     ----------
-    set_priors : (θ, θ′), or None
-        Class priors (fractions of positives) of set 0 and set 1. The priors must differ; either one can be higher. If
+    set_priors : (θ, θ′), m > 2 numbers, or None
+        Class priors (fractions of positives) of set 0 and set 1. The priors must differ; either one can be higher. For
+        more sets, pass one class prior per set; at least two of them must differ. Sets are then numbered from 0 to
+        m − 1, and self-training, consistency training, streamed sets and the method ``"biased"`` are not supported. If
         you only know that set 0 has the higher prior, pass None with ``method="biased"``; the classifier can then only
         rank rows until you add the priors with `with_priors`.
     target_prior : float
         Class prior π of the population on which the classifier will be used.
     method : str or pair
         ``"biased"``, ``"unbiased"``, ``"abs"``, ``"relu"``, ``"leaky_relu"``, or a pair of correction functions; see
-        `UURisk`.
+        `UURisk`. ``"surrogate"`` maximizes the likelihood of the set of each row instead of estimating the risk.
     slope : float
         Slope λ ≤ 0 for ``method="leaky_relu"``.
     loss : str or callable
         ``"sigmoid"``, ``"logistic"``, ``"ramp"``, ``"double_hinge"``, ``"squared"``, or a function ℓ(z) of the margin.
-        "auto" is ``"logistic"`` for the linear model and ``"sigmoid"`` for other models.
+        "auto" is ``"logistic"`` for the linear model and the method ``"surrogate"``, and ``"sigmoid"`` otherwise.
     model : str, nn.Module, class, factory, Learner or None
         ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and, up to
         about 12,000 rows, ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for
@@ -141,9 +143,9 @@ class UUClassifier(TrainedClassifier):
         Names of the columns, if the training data had column names.
     row_shape_ : tuple of int
         Shape of one row of the model's input.
-    set_sizes_ : (int, int)
+    set_sizes_ : tuple of int
         Number of training rows in each set.
-    held_out_sizes_ : (int, int)
+    held_out_sizes_ : tuple of int
         Number of held-out rows in each set.
     out_of_fold_evaluation_ : `uulearn.metrics.Evaluation` or None
         Metrics of an ensemble, estimated without labels; each row is scored by the model that was not trained on it, at
@@ -266,16 +268,16 @@ class UUClassifier(TrainedClassifier):
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train the classifier on rows from both sets.
+        """Train the classifier on rows from all sets.
 
         Parameters
         ----------
         X : array, data frame, Arrow table, sparse matrix or tensor of shape (n, …)
-            Rows of both sets, in any order.
+            Rows of all sets, in any order.
         sets : array of shape (n,)
-            The set that each row came from, 0 or 1.
+            The set that each row came from, 0 or 1; for m sets, 0 to m − 1.
         validation_data : (X, sets), optional
-            Held-out rows of both sets, for early stopping and calibration of a single model.
+            Held-out rows of all sets, for early stopping and calibration of a single model.
         test_data : (X, y), optional
             Labeled rows (1 positive, 0 negative), used only to warn about swapped priors and to record the accuracy
             every epoch; the history records that labels were used.
@@ -290,27 +292,29 @@ class UUClassifier(TrainedClassifier):
         self,
         X0: Any,
         X1: Any,
-        *,
+        *others: Any,
         validation_data: tuple[Any, Any] | None = None,
         test_data: tuple[Any, Any] | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on two sets that are passed separately; large sets are not copied. See `fit` for the other parameters.
+        """Train on sets that are passed separately, one table per set. See `fit` for the other parameters.
 
-        Two data frames or Arrow tables are encoded, see the parameter ``encoder``; they need the same columns.
+        Two large sets are not copied; more than two tables, as in ``fit_sets(X0, X1, X2)``, are copied into one. Data
+        frames and Arrow tables are encoded, see the parameter ``encoder``; they need the same columns.
         Pass sets that do not fit in memory as `uulearn.streaming.ParquetSet` or another `uulearn.streaming.RowStream`.
         For streamed sets, a single model is trained, and the held-out rows of each set are loaded into memory.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
-        if isinstance(X0, RowStream) or isinstance(X1, RowStream):
+        tables = (X0, X1, *others)
+        if any(isinstance(table, RowStream) for table in tables):
             plan = self._plan(lambda *state: read_streams(X0, X1, *state, **held_out), callback)
         else:
-            plan = self._plan(lambda parameters, _: reading.read_two_tables(parameters, X0, X1, **held_out), callback)
+            plan = self._plan(lambda parameters, _: reading.read_tables(parameters, tables, **held_out), callback)
         return self.fit_plan(plan)
 
-    def plan_sets(self, X0: Any, X1: Any) -> FitPlan:
+    def plan_sets(self, X0: Any, X1: Any, *others: Any) -> FitPlan:
         """Return the plan that `fit_sets` runs: resolved parameters, folds or held-out rows, and the learner."""
-        return self._plan(lambda parameters, _: reading.read_two_tables(parameters, X0, X1))
+        return self._plan(lambda parameters, _: reading.read_tables(parameters, (X0, X1, *others)))
 
     def _plan(
         self, read: Callable[[dict[str, Any], Workers | None], FitData], callback: Callback | None = None

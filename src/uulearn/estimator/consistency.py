@@ -91,15 +91,15 @@ class ConsistencyLearner(Learner):
             return _with_choice(plain, ConsistencyChoice(False, skipped=str(error).rstrip(".")))
         try:
             for name, own in scores.items():
-                known = own, sets, joined, task.set_priors, task.target_prior
+                known = own, sets, joined, task.group_priors, task.target_prior
                 decisions[name] = calibrate_out_of_fold(*known)[1]
         except ValueError as error:
             return _with_choice(plain, ConsistencyChoice(False, skipped=str(error).rstrip(".")))
-        choice = choose(decisions, sets, task.set_priors, task.target_prior)
+        choice = choose(decisions, sets, task.group_priors, task.target_prior)
         used, found = trained[WITH if choice.used else WITHOUT], []
         for fold, part in enumerate(used):
             others = {name: own[joined != fold] for name, own in decisions.items()}
-            crossed = choose(others, sets[joined != fold], task.set_priors, task.target_prior)
+            crossed = choose(others, sets[joined != fold], task.group_priors, task.target_prior)
             other = trained[WITH if crossed.used else WITHOUT][fold]
             if other is not part:  # the scores of the two networks may have different magnitudes
                 scale = torch.cat(part.scores).abs().mean() / torch.cat(other.scores).abs().mean().clamp(min=1e-12)

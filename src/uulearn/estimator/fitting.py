@@ -14,7 +14,16 @@ from torch import Tensor
 from uulearn.data import DenseRows, Rows, TwoSets
 from uulearn.data.inputs import Columns
 from uulearn.data.streams import StreamedSets
-from uulearn.estimator.learners import Folds, Learner, ModelTask, OutOfFold, Priors, TrainedModel, merge_folds
+from uulearn.estimator.learners import (
+    Folds,
+    Learner,
+    ModelTask,
+    OutOfFold,
+    Priors,
+    SetPriors,
+    TrainedModel,
+    merge_folds,
+)
 from uulearn.estimator.new_rows import REFERENCE_ROWS, make_reference
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
@@ -50,9 +59,9 @@ class FitResult:
     model: TrainedModel
     history: History
     columns: Columns
-    set_sizes: tuple[int, int]
+    set_sizes: tuple[int, ...]
     """Number of training rows in each set."""
-    held_out_sizes: tuple[int, int]
+    held_out_sizes: tuple[int, ...]
     """Number of validation rows in each set; for an ensemble, the number of all rows."""
     seed: int
     resolved: dict[str, Any]
@@ -94,7 +103,9 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     (5, 2)
     """
     parameters = plan.parameters
-    priors, target_prior = parameters.training_priors, parameters.target_prior
+    target_prior = parameters.target_prior
+    held_out = plan.validation if plan.folds is None else plan.data
+    priors = parameters.training_priors
     rounds: tuple[Round, ...] | None = None
     scores: Tensor | None = None
     error: BaseException | None = None
@@ -108,7 +119,6 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             )
         )  # fmt: skip
         model, history, error = single.model, single.history, single.error
-        held_out_sizes = (0, 0) if plan.validation is None else plan.validation.sizes
         if error is None and plan.validation is not None and parameters.calibrated:
             parts = single.held_out_scores or [model.score(plan.validation.rows_of(which)) for which in (0, 1)]
             scores = torch.cat(list(parts))
@@ -125,14 +135,14 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             scores = torch.cat(fitted.scores)
         history = average_histories(fitted.histories)
         model = fitted.combine(plan.learner)
-        held_out_sizes = plan.data.sizes
 
     scaling: PlattScaling | None = None
     decisions: NDArray[np.float32] | None = None
     evaluation: Evaluation | None = None
     correction: OutOfFoldCorrection | None = None
     if scores is not None:
-        known = scores.numpy(), np.repeat([0, 1], held_out_sizes)
+        assert isinstance(held_out, TwoSets)  # streamed sets have rows for validation in memory
+        known = scores.numpy(), held_out.set_numbers.numpy()
         decisions = None if plan.folds is None else known[0]
         try:
             if plan.folds is None:
@@ -140,19 +150,22 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             elif parameters.calibrated:
                 scaling, decisions = calibrate_out_of_fold(*known, np.concatenate(plan.folds), priors, target_prior)
                 if is_out_of_fold and isinstance(plan.data, TwoSets):
-                    correction, unseen = _compare_with_ensemble(plan.data, plan.folds, fitted, scaling, priors)
+                    correction, unseen = _compare_with_ensemble(plan, fitted, scaling)
                     scaling = correction.scaling
         except ValueError as failure:  # raised later, because the trained model is usable without calibration
             error = failure
         if decisions is not None and parameters.set_priors is not None and error is None:
             evaluation = evaluate(decisions, known[1], priors, target_prior, correction=correction)
+    if decisions is not None and isinstance(plan.data, TwoSets) and plan.data.origins is not None:
+        decisions = decisions[np.argsort(plan.data.set_numbers.numpy(), kind="stable")]
+    given = plan.data if isinstance(plan.data, TwoSets) else plan.validation
     return FitResult(
         plan.learner,
         model,
         history,
         plan.columns,
-        plan.data.sizes,
-        held_out_sizes,
+        plan.set_sizes(plan.data),
+        plan.set_sizes(held_out),
         plan.seed,
         plan.resolved | parameters.used_parameters(model.consistency is not None and model.consistency.used),
         scaling,
@@ -161,7 +174,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         error,
         decisions,
         correction,
-        None if error else make_reference(plan.data if isinstance(plan.data, TwoSets) else plan.validation, unseen),
+        None if error or len(priors) > 2 else make_reference(given, unseen),
     )
 
 
@@ -189,7 +202,7 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
     warn_if_one_sided(
         decisions,
         plan.data.sizes,
-        plan.parameters.training_priors,
+        plan.group_priors(plan.data),
         plan.parameters.target_prior,
         log_odds=result.scaling is not None,
         stacklevel=stacklevel + 1,
@@ -197,9 +210,12 @@ def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) ->
 
 
 def _compare_with_ensemble(
-    data: TwoSets, folds: Folds, fitted: OutOfFold, scaling: PlattScaling, priors: Priors
+    plan: FitPlan, fitted: OutOfFold, scaling: PlattScaling
 ) -> tuple[OutOfFoldCorrection, tuple[NDArray[np.float32], NDArray[np.float32]]]:
     """Score evenly spaced rows with the models that were trained on them, and with the model that was not."""
+    data, folds = plan.data, plan.folds
+    assert isinstance(data, TwoSets)
+    assert folds is not None
     index = _evenly_spaced(data)
     sample = data.pick(*index)
     rows = [sample.rows_of(which) for which in (0, 1)]  # read in chunks, because dense copies may be large
@@ -216,7 +232,7 @@ def _compare_with_ensemble(
         each[trained].reshape(len(own_folds), -1),
         (len(index[0]), len(index[1])),
         scaling,
-        priors,
+        plan.group_priors(sample),
         SELECTION_ERROR_SCALE if selects else 1.0,
     )
     return correction, (first, second)
@@ -243,14 +259,16 @@ def _run_self_training(plan: FitPlan, first: OutOfFold | None) -> SelfTraining:
         score,
         plan.data,
         plan.folds,
-        plan.parameters.training_priors,
+        plan.group_priors(plan.data),
         plan.parameters.target_prior,
         rounds=plan.parameters.self_training_rounds,
         seed=plan.seed,
     )
 
 
-def _train_folds(plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: Priors, stage: Stage) -> OutOfFold:
+def _train_folds(
+    plan: FitPlan, sets: TwoSets | StreamedSets, folds: Folds, priors: SetPriors, stage: Stage
+) -> OutOfFold:
     task = ModelTask(
         sets, priors, plan.parameters.target_prior, stage.seed(plan.seed), stage.path,
         folds=folds, test=plan.test, callback=plan.callback, fit_seed=plan.seed,
@@ -287,9 +305,7 @@ def warn_if_one_sided(
         )
 
 
-def warn_if_suspicious(
-    accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]
-) -> None:
+def warn_if_suspicious(accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: Sequence[int]) -> None:
     """Warn if an estimated accuracy is so far below chance or above 1 that the priors or rows must be wrong."""
     noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
     if 0.5 - noise <= accuracy <= 1 + noise:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from uulearn.data import Rows, TwoSets
 from uulearn.data.augmentation import build_augmentation
 from uulearn.data.folds import split_fold
+from uulearn.data.groups import pooled_priors
 from uulearn.data.holdout import Positions
 from uulearn.data.streams import StreamedSets
 from uulearn.defaults import BOOSTING
@@ -32,7 +33,7 @@ from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
 from uulearn.models import Ensemble, ModelLike, build_model, check_scores
 from uulearn.risk import UURisk
-from uulearn.risk.corrections import MethodLike
+from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction
 from uulearn.storage import read_value
 from uulearn.training import History, RunOptions, Trainer, score_rows
@@ -46,6 +47,7 @@ from uulearn.training.scoring import module_device
 
 Folds = tuple[Positions, Positions]
 Priors = tuple[float, float]
+SetPriors = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ class ModelTask:
     """Training data for one model or, if ``folds`` is set, for an ensemble whose models each leave out one fold."""
 
     data: TwoSets | StreamedSets
-    set_priors: Priors
+    set_priors: SetPriors
+    """Class prior of each set; the two sets of ``data`` may be groups of these sets (`uulearn.data.groups`)."""
     target_prior: float
     seed: int
     path: tuple[str, ...] = ()
@@ -175,6 +178,11 @@ class ModelTask:
     """Function called after every epoch by learners that train in epochs."""
     fit_seed: int | None = None
     """The seed of the whole fit if ``seed`` is derived from it, otherwise None."""
+
+    @property
+    def group_priors(self) -> Priors:
+        """Class priors of the two sets of ``data``, or of the two groups of sets."""
+        return pooled_priors(self.data, self.set_priors)
 
     def in_folds(self) -> tuple[TwoSets, Folds]:
         """Return the rows and their folds; the task must have folds (streamed sets have none)."""
@@ -475,7 +483,7 @@ class NetworkLearner(Learner):
         with one_thread():
             return build_model(self.model, row_shape, self.model_params, seed)
 
-    def risk(self, set_priors: Priors, target_prior: float) -> UURisk:
+    def risk(self, set_priors: SetPriors, target_prior: float) -> UURisk:
         """Return the risk that training minimizes."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
@@ -489,7 +497,8 @@ class NetworkLearner(Learner):
 
     def can_be_batched(self, data: TwoSets) -> bool:
         """Return whether several models of this learner can be trained together on these rows."""
-        return isinstance(self.model, str) and can_be_batched(self.model, data, self.options)
+        fixed_weights = data.origins is None and get_method(self.method, self.slope).objective != "surrogate"
+        return isinstance(self.model, str) and fixed_weights and can_be_batched(self.model, data, self.options)
 
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if the module or the augmentation does not support these rows."""

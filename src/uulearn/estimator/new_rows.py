@@ -28,7 +28,7 @@ MIN_SHOWN = 3.0  # smallest difference of a column that is shown, in standard er
 
 NO_REFERENCE = (
     "the model has no statistics of its two sets (it was saved by an older version, has fewer than 50 rows per set, or "
-    "was trained on streams without held-out rows); train it again"
+    "was trained on more than two sets or on streams without held-out rows)"
 )
 TEXT = "scores and text columns were not compared, because the encoder of text is fitted to the rows of the two sets"
 NO_SCORES = "scores were not compared, because the model has no scores of rows on which it was not trained"

@@ -225,9 +225,20 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
             method,
             parameters["slope"],
         )
+    _check_several_sets(len(risk.set_priors), parameters)
     if not risk.loss.trainable:
         trainable = ", ".join(repr(name) for name, known in LOSSES.items() if known.trainable)
         raise ValueError(f"loss={loss!r} has no gradient and cannot be used for training; use one of {trainable}.")
+
+
+def _check_several_sets(n_sets: int, parameters: Mapping[str, Any]) -> None:
+    """Raise a ValueError if a parameter does not support this number of sets."""
+    for name, off in (("self_training_rounds", 0), ("consistency", None)):
+        if n_sets > 2 and parameters[name] not in (off, False):
+            raise ValueError(
+                f"{name}={parameters[name]!r} supports two sets, but set_priors has {n_sets} values; set {name}={off}, "
+                "or merge the sets with uulearn.priors.merge_bags."
+            )
 
 
 def _check_consistency_training(

@@ -168,7 +168,10 @@ def _read_result(
         raise ValueError(f"the resolved parameters are not readable: {resolved}")
     for used in (parameters, parameters | resolved):
         check_parameters(used)
-    sizes = [read_value(tuple[int, int], fitted[name], name) for name in ("set_sizes", "held_out_sizes")]
+    n_sets = 2 if parameters["set_priors"] is None else len(parameters["set_priors"])
+    sizes = [read_value(tuple[int, ...], fitted[name], name) for name in ("set_sizes", "held_out_sizes")]
+    if any(len(own) != n_sets for own in sizes):
+        raise ValueError(f"it has the sizes {sizes[0]} and {sizes[1]} of {n_sets} sets")
     learner = _read_learner(parameters | resolved, str(manifest["learner"]["kind"]), sizes[0])
     row_shape = tuple(int(size) for size in fitted["row_shape"])
     names, rounds = fitted["feature_names"], fitted["self_training"]
@@ -197,7 +200,7 @@ def _read_result(
     )
 
 
-def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, int]) -> Learner:
+def _read_learner(parameters: Mapping[str, Any], kind: str, sizes: tuple[int, ...]) -> Learner:
     """Return the learner of this kind: a `NetworkLearner`, or the learner passed as ``model``."""
     learner = make_learner(resolve(parameters, sizes), device="cpu")
     if learner.kind != kind:

@@ -17,6 +17,7 @@ from torch import Tensor
 from uulearn import defaults
 from uulearn.data import Rows, TwoSets, hold_out, inputs
 from uulearn.data.folds import assign_folds
+from uulearn.data.groups import pooled_priors, set_sizes
 from uulearn.data.holdout import has_few_unique_rows
 from uulearn.data.inputs import Columns, FitData
 from uulearn.data.separability import measure_separability, warn_if_indistinguishable, warn_if_swapped
@@ -42,7 +43,7 @@ class FitPlan:
     """Resolved values of the parameters set to "auto"."""
     learner: Learner
     data: TwoSets | StreamedSets
-    """The rows to train on."""
+    """The rows to train on; more than two sets form two groups (`uulearn.data.groups`)."""
     validation: TwoSets | None
     """Held-out rows for the validation of a single model."""
     folds: Folds | None
@@ -53,6 +54,15 @@ class FitPlan:
     callback: Callback | None = None
     workers: Workers | None = None
     """The processes that train the model together."""
+
+    def group_priors(self, data: TwoSets | StreamedSets) -> tuple[float, float]:
+        """Return the class priors of the two sets of ``data``, or of the two groups of sets."""
+        return pooled_priors(data, self.parameters.training_priors)
+
+    def set_sizes(self, data: TwoSets | StreamedSets | None) -> tuple[int, ...]:
+        """Return the number of rows of each set in ``data``."""
+        n_sets = len(self.parameters.training_priors)
+        return (0,) * n_sets if data is None else set_sizes(data, n_sets)
 
 
 def takes_any_shape(model: Any) -> bool:
@@ -70,6 +80,11 @@ def read_streams(
 ) -> FitData:
     """Return both sets as streams; if there is no ``validation_data``, hold out rows and load them into memory."""
     streams = inputs.check_streams(X0, X1)
+    if parameters["set_priors"] is not None and len(parameters["set_priors"]) > 2:
+        raise ValueError(
+            f"streamed sets support two sets, but set_priors has {len(parameters['set_priors'])} values; pass rows in "
+            "memory, or merge the sets with uulearn.priors.merge_bags."
+        )
     n_estimators, rounds, model = (parameters[name] for name in ("n_estimators", "self_training_rounds", "model"))
     if isinstance(model, str) and model == defaults.BOOSTING:
         raise ValueError("model='boosting' needs all rows in memory; use model='mlp' for streamed sets.")
@@ -138,8 +153,9 @@ def make_plan(
     found = measure_separability(data.preview(), seed)
     warn_if_indistinguishable(found, stacklevel + 1)
     if given.test is not None:
-        warn_if_swapped(found, resolved.training_priors, *given.test, stacklevel + 1)
-    warn_if_close(resolved.training_priors, resolved.target_prior, data.sizes, stacklevel=stacklevel + 2)
+        warn_if_swapped(found, pooled_priors(data, resolved.training_priors), *given.test, stacklevel + 1)
+    sizes = set_sizes(data, len(resolved.training_priors))
+    warn_if_close(resolved.training_priors, resolved.target_prior, sizes, stacklevel=stacklevel + 2)
     learner = make_learner(resolved)
     learner.check(sample, seed)
     autos = {name: getattr(resolved, name) for name in AUTO_PARAMETERS if is_auto(parameters[name])}

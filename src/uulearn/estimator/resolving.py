@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from uulearn import defaults
-from uulearn.data.batches import BatchPlan
+from uulearn.data.batches import count_batches
 from uulearn.estimator.parameters import PURE_PRIORS, is_auto, read_consistency
 from uulearn.models import ModelLike
-from uulearn.risk.corrections import MethodLike
+from uulearn.risk.corrections import SURROGATE, MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.options import ConsistencyOptions, TrainingOptions
 
@@ -40,7 +40,7 @@ class ResolvedParameters:
     5
     """
 
-    set_priors: tuple[float, float] | None
+    set_priors: tuple[float, ...] | None
     target_prior: float
     method: MethodLike
     slope: float
@@ -71,16 +71,16 @@ class ResolvedParameters:
         return dict(self.parameters_with_consistency) if consistency_used else {}
 
     @property
-    def training_priors(self) -> tuple[float, float]:
-        """The class priors (θ, θ′) in the training risk; `PURE_PRIORS` if the priors are unknown."""
+    def training_priors(self) -> tuple[float, ...]:
+        """The class prior of each set in the training risk; `PURE_PRIORS` if the priors are unknown."""
         return PURE_PRIORS if self.set_priors is None else self.set_priors
 
 
-def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any) -> ResolvedParameters:
+def resolve(parameters: Mapping[str, Any], sizes: tuple[int, ...], **known: Any) -> ResolvedParameters:
     """Return all parameters, with each "auto" replaced by its resolved value; see `resolve_defaults`."""
     resolved = {**parameters, **resolve_defaults(parameters, sizes, **known)}
     priors = resolved["set_priors"]
-    resolved["set_priors"] = None if priors is None else (float(priors[0]), float(priors[1]))
+    resolved["set_priors"] = None if priors is None else tuple(map(float, priors))
     resolved["training"] = resolved["training"] or TrainingOptions()
     resolved["consistency"] = options = read_consistency(resolved["consistency"])
     resolved["parameters_with_consistency"] = {}
@@ -93,7 +93,7 @@ def resolve(parameters: Mapping[str, Any], sizes: tuple[int, int], **known: Any)
 
 def resolve_defaults(
     parameters: Mapping[str, Any],
-    sizes: tuple[int, int],
+    sizes: tuple[int, ...],
     *,
     has_validation_data: bool = False,
     single_model: bool | Callable[[], bool] = False,
@@ -147,7 +147,8 @@ def resolve_defaults(
     can_hold_out = min(sizes) * fraction >= defaults.MIN_VALIDATION_ROWS
     single: Callable[[], bool] = single_model if callable(single_model) else lambda: bool(single_model)
     rules: dict[str, Callable[[], Any]] = {
-        "loss": lambda: defaults.LINEAR_LOSS if linear else defaults.LOSS,
+        # The surrogate method learns log-odds, like the logistic loss.
+        "loss": lambda: defaults.LINEAR_LOSS if linear or _is_named(known["method"], SURROGATE) else defaults.LOSS,
         **{name: functools.partial(network.get, name) for name in network},
         "l2": lambda: l2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
@@ -176,10 +177,10 @@ def resolve_defaults(
     return resolved
 
 
-def _patience(boosting: bool, sizes: tuple[int, int], batch_size: int) -> int:
+def _patience(boosting: bool, sizes: tuple[int, ...], batch_size: int) -> int:
     if boosting:
         return defaults.BOOSTING_PATIENCE
-    return max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / BatchPlan(sizes, batch_size).n_batches))
+    return max(defaults.PATIENCE, math.ceil(defaults.PATIENCE_STEPS / count_batches(sizes, batch_size)))
 
 
 def _is_named(value: Any, *names: str) -> bool:

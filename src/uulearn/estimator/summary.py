@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from uulearn.estimator.auto import describe_comparison
 from uulearn.estimator.learners import NetworkModel
 from uulearn.estimator.parameters import is_auto
-from uulearn.risk import estimation_cost, get_loss, uu_coefficients
+from uulearn.risk import estimation_cost, get_loss, multi_set_coefficients, uu_coefficients
 from uulearn.risk.corrections import METHOD_MEANINGS, get_method
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _training(history: History) -> list[str]:
 
 def _assumptions(classifier: UUClassifier) -> list[str]:
     """Describe the assumed priors, and the equivalent number of labeled rows."""
-    n, n_prime = classifier.set_sizes_
+    sizes, priors = classifier.set_sizes_, classifier.set_priors
     method = get_method(classifier.method, classifier.slope)
     meaning = METHOD_MEANINGS.get(method.name, "risk correction by own functions").format(slope=f"{classifier.slope:g}")
     chosen = classifier.fitted_params()["loss"]
@@ -84,16 +85,30 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     how = f"method {method.name} ({meaning}), loss {loss}"
     if isinstance(classifier.trained_, NetworkModel):
         how += f", matrix products in {classifier.precision_}"
-    higher, check = 0, "unlabeled rows cannot confirm this, so verify it"
-    sets, target = f"set 0: {n:,} rows; set 1: {n_prime:,} rows; their class priors are unknown", []
-    if classifier.set_priors is not None:
-        theta, theta_prime = classifier.set_priors
-        higher = int(theta < theta_prime)
-        sets = f"set 0: {n:,} rows, {theta:.1%} positive; set 1: {n_prime:,} rows, {theta_prime:.1%} positive"
-        a, b, c, d = uu_coefficients(classifier.set_priors, classifier.target_prior)
-        cost = estimation_cost(classifier.set_priors, classifier.target_prior, classifier.set_sizes_)
+    higher, check = "set 0 has the higher class prior", "unlabeled rows cannot confirm this, so verify it"
+    sets, target = "; ".join(f"set {which}: {n:,} rows" for which, n in enumerate(sizes)), []
+    if priors is None:
+        sets += "; their class priors are unknown"
+    else:
+        known = enumerate(zip(sizes, priors, strict=True))
+        sets = "; ".join(f"set {which}: {n:,} rows, {prior:.1%} positive" for which, (n, prior) in known)
+        name = "higher" if len(priors) == 2 else "highest"
+        higher = f"set {priors.index(max(priors))} has the {name} class prior"
+        cost = estimation_cost(priors, classifier.target_prior, sizes)
         target = [
-            f"target: {classifier.target_prior:.1%} positive; coefficients a = {a:.4g}, b = {b:.4g}, c = {c:.4g}, "
-            f"d = {d:.4g}; for estimating the error, these rows are worth {round(cost.effective_rows):,} labeled rows"
+            f"target: {classifier.target_prior:.1%} positive; coefficients "
+            f"{_coefficients(priors, sizes, classifier.target_prior)}; for estimating the error, these rows are worth "
+            f"{round(cost.effective_rows):,} labeled rows"
         ]
-    return [sets, f"assumed: set {higher} has the higher class prior; {check}", *target, how]
+    return [sets, f"assumed: {higher}; {check}", *target, how]
+
+
+def _coefficients(priors: Sequence[float], sizes: Sequence[int], target_prior: float) -> str:
+    """Return the coefficients of the risk as text."""
+    if len(priors) == 2:
+        names = zip("abcd", uu_coefficients(priors, target_prior), strict=True)
+        return ", ".join(f"{name} = {value:.4g}" for name, value in names)
+    found = multi_set_coefficients(priors, sizes, target_prior)
+    return " and ".join(
+        f"{name} = ({', '.join(f'{value:.4g}' for value in values)})" for name, values in zip("ab", found, strict=True)
+    )

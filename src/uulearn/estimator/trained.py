@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns, RowEncoder
@@ -24,7 +25,7 @@ from uulearn.metrics.new_rows import RowCheck, RowReference
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
-from uulearn.risk.coefficients import check_set_priors, check_target_prior
+from uulearn.risk.coefficients import check_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction, MarginLoss
 from uulearn.training import History
@@ -48,8 +49,8 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     learner_: Learner
     trained_: TrainedModel
     history_: History
-    set_sizes_: tuple[int, int]
-    held_out_sizes_: tuple[int, int]
+    set_sizes_: tuple[int, ...]
+    held_out_sizes_: tuple[int, ...]
     scaling_: PlattScaling | None
     out_of_fold_evaluation_: Evaluation | None
     out_of_fold_scores_: NDArray[np.float32] | None
@@ -82,7 +83,9 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.trained_.consistency
 
     def _score_loss(self) -> MarginLoss:
-        """Return the loss that says what uncalibrated scores mean."""
+        """Return the loss that says what uncalibrated scores mean; the surrogate method learns log-odds."""
+        if get_method(self.method, self.slope).objective == "surrogate":
+            return get_loss("logistic")
         return get_loss(self.trained_.loss or self.fitted_params()["loss"])
 
     def decision_function(self, X: Any) -> NDArray[np.float32]:
@@ -175,17 +178,16 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.out_of_fold_evaluation_ = self.out_of_fold_scores_ = self.out_of_fold_correction_ = None
 
     def calibrate(self, X: Any, sets: Any) -> Self:
-        """Calibrate scores to log-odds, without labels, on rows of both sets that were not used for training.
+        """Calibrate scores to log-odds, without labels, on rows of all sets that were not used for training.
 
         See `uulearn.metrics.calibration.fit_platt_scaling`. After calibration, `decision_function` returns log-odds,
         which `predict`, `predict_proba` and `with_target_prior` use.
         """
         check_is_fitted(self, "trained_")
         rows = self._read(X)
-        membership = inputs.read_sets(sets, rows.n_rows)
-        inputs.check_both_sets(membership)
+        numbers = self._read_sets(sets, rows.n_rows)
         scores = self.trained_.score(rows).double().numpy()
-        self.scaling_ = fit_platt_scaling(scores, membership.numpy(), self._known_priors(), self.target_prior)
+        self.scaling_ = fit_platt_scaling(scores, numbers.numpy(), self._known_priors(), self.target_prior)
         self._drop_out_of_fold()  # computed before calibration
         return self
 
@@ -197,7 +199,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "trained_")
         known = copy.copy(self)
-        known.set_priors = check_set_priors(set_priors)
+        known.set_priors = tuple(check_priors(set_priors, number="two or more"))
         known.target_prior = check_target_prior(target_prior)
         return known.calibrate(X, sets)
 
@@ -248,7 +250,7 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if labels is not None:
             return evaluate_labeled(scores, inputs.read_labels(labels, len(scores)))
         priors = self._known_priors()
-        evaluated = evaluate(scores, inputs.read_sets(sets, len(scores)), priors, self.target_prior)
+        evaluated = evaluate(scores, self._read_sets(sets, len(scores)), priors, self.target_prior)
         warn_if_suspicious(evaluated.accuracy.unclipped, priors, self.target_prior, evaluated.sizes)
         return evaluated
 
@@ -274,14 +276,18 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         priors = self._known_priors()
         scores = self.decision_function(X)
-        membership = inputs.read_sets(sets, len(scores))
-        inputs.check_both_sets(membership)
-        risk = uu_risk(
-            torch.from_numpy(scores), membership, priors, self.target_prior, loss="zero_one", method="unbiased"
-        )
-        accuracy, n1 = 1 - risk.unbiased.item(), int(membership.sum())
-        warn_if_suspicious(accuracy, priors, self.target_prior, (len(scores) - n1, n1))
+        numbers = self._read_sets(sets, len(scores))
+        risk = uu_risk(torch.from_numpy(scores), numbers, priors, self.target_prior, loss="zero_one", method="unbiased")
+        accuracy, sizes = 1 - risk.unbiased.item(), torch.bincount(numbers).tolist()
+        warn_if_suspicious(accuracy, priors, self.target_prior, sizes)
         return min(max(accuracy, 0.0), 1.0)
+
+    def _read_sets(self, sets: Any, n_rows: int) -> Tensor:
+        """Return the set of each row; every set needs rows."""
+        n_sets = len(self._known_priors())
+        numbers = inputs.read_sets(sets, n_rows, n_sets)
+        inputs.check_all_sets(numbers, n_sets)
+        return numbers
 
     def _read(self, X: Any) -> Rows:
         columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None), self.encoder_)

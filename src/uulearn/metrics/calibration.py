@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from uulearn.metrics.estimates import Floats, split_scores
-from uulearn.risk.coefficients import check_set_priors, check_target_prior
+from uulearn.risk.coefficients import check_priors, check_target_prior
 
 # Maximum number of points that represent the scores in a fit; more scores are averaged in groups of neighbors.
 MAX_POINTS = 1000
@@ -42,10 +42,10 @@ class PlattScaling:
 
 
 def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], target_prior: float) -> PlattScaling:
-    """Fit Platt scaling without labels, from held-out rows of two unlabeled sets.
+    """Fit Platt scaling without labels, from held-out rows of two or more unlabeled sets.
 
     Let π̄ be the class prior of all rows, t the probability of the positive class at this prior, and ρ the fraction of
-    rows in set 0. A row belongs to set 0 with probability ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)), which determines the
+    rows in a set. A row belongs to this set with probability ρ·(θ/π̄·t + (1 − θ)/(1 − π̄)·(1 − t)), which determines the
     likelihood of a slope. For each slope, the intercept is chosen so that the mean of t is π̄. The likelihood alone
     determines this mean poorly if the priors are close.
 
@@ -63,14 +63,14 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     >>> round(scaling.slope, 1), round(scaling.intercept, 1)
     (2.0, 0.0)
     """
-    priors, pi = np.array(check_set_priors(set_priors)), check_target_prior(target_prior)
-    parts = split_scores(scores, sets)
+    priors, pi = np.array(check_priors(set_priors, number="two or more")), check_target_prior(target_prior)
+    parts = split_scores(scores, sets, len(priors))
     values, sizes = np.concatenate(parts), np.array([len(part) for part in parts])
     if not np.isfinite(values).all():
         raise ValueError("scores must be finite, got an infinite score; check the model's output for these rows.")
     center, scale = _center_and_scale(values)
     standardized = ((values - center) / scale).clip(-MAX_STANDARDIZED, MAX_STANDARDIZED)
-    points, counts = _group(standardized, np.repeat([0, 1], sizes))
+    points, counts = _group(standardized, np.repeat(np.arange(len(priors)), sizes), len(priors))
     weights, fractions = counts.sum(0) / sizes.sum(), sizes / sizes.sum()
     pooled = float(fractions @ priors)
     start, stop, number = LOG_SLOPES
@@ -122,11 +122,11 @@ def calibrate_out_of_fold(
     return scaling, log_odds
 
 
-def _group(values: Floats, sets: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _group(values: Floats, sets: NDArray[np.int64], n_sets: int) -> tuple[Floats, Floats]:
     """Return at most `MAX_POINTS` means of neighboring values, and the number of rows of each set at each mean."""
     order = np.argsort(values, kind="stable")
     starts = np.unique(np.linspace(0, len(values), min(MAX_POINTS, len(values)), endpoint=False).astype(np.int64))
-    counts = np.stack([np.add.reduceat(sets[order] == which, starts, dtype=np.float64) for which in (0, 1)])
+    counts = np.stack([np.add.reduceat(sets[order] == which, starts, dtype=np.float64) for which in range(n_sets)])
     return np.add.reduceat(values[order], starts) / counts.sum(0), counts
 
 

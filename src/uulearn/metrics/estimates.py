@@ -108,16 +108,18 @@ def clip_estimate(
     return Estimate(shown, standard_error, (low, high), confidence, value)
 
 
-def split_scores(scores: Any, sets: Any) -> tuple[Floats, Floats]:
-    """Return the scores of set 0 and of set 1, after checking both arrays."""
+def split_scores(scores: Any, sets: Any, n_sets: int = 2) -> list[Floats]:
+    """Return the scores of each set, after checking both arrays."""
     values, membership = _read_pair(scores, sets, "sets")
-    unknown = membership[(membership != 0) & (membership != 1)]
+    unknown = membership[~np.isin(membership, range(n_sets))]
+    numbers = "0 or 1" if n_sets == 2 else f"whole numbers from 0 to {n_sets - 1}"
     if len(unknown):
-        raise ValueError(f"sets must be 0 or 1, the set that each row came from, got {unknown[0]:g}.")
-    parts = values[membership == 0], values[membership == 1]
+        raise ValueError(f"sets must be {numbers}, the set that each row came from, got {unknown[0]:g}.")
+    parts = [values[membership == which] for which in range(n_sets)]
     for which, part in enumerate(parts):
         if not len(part):
-            raise ValueError(f"sets contains no rows from set {which}; pass rows from both sets.")
+            both = "both" if n_sets == 2 else "all"
+            raise ValueError(f"sets contains no rows from set {which}; pass rows from {both} sets.")
     return parts
 
 

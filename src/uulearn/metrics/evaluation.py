@@ -25,17 +25,19 @@ class Evaluation:
     auc: Estimate
     true_positive_rate: Estimate
     false_positive_rate: Estimate
-    sizes: tuple[int, int]  # numbers of rows of set 0 and set 1 or, with labels, of positives and negatives
+    sizes: tuple[int, ...]  # number of rows of each set or, with labels, of positives and negatives
     labels_used: bool  # whether the metrics were computed from labels
 
     def __str__(self) -> str:
         names = ("accuracy", "balanced accuracy", "AUC", "true-positive rate", "false-positive rate")
         values = (self.accuracy, self.balanced_accuracy, self.auc, self.true_positive_rate, self.false_positive_rate)
-        n, n_prime = self.sizes
-        from_labels = f"labels were used: {n:,} positive and {n_prime:,} negative rows"
-        from_sets = f"no label was used: estimated from {n:,} + {n_prime:,} rows of the two sets"
         lines = [f"{name:<20}{estimate}" for name, estimate in zip(names, values, strict=True)]
-        return "\n".join([*lines, from_labels if self.labels_used else from_sets])
+        sizes = [f"{size:,}" for size in self.sizes]
+        number = "two" if len(sizes) == 2 else len(sizes)
+        source = f"no label was used: estimated from {' + '.join(sizes)} rows of the {number} sets"
+        if self.labels_used:
+            source = f"labels were used: {sizes[0]} positive and {sizes[1]} negative rows"
+        return "\n".join([*lines, source])
 
 
 def evaluate(
@@ -48,7 +50,7 @@ def evaluate(
     confidence: float = CI_LEVEL,
     correction: OutOfFoldCorrection | None = None,
 ) -> Evaluation:
-    """Estimate all metrics from two unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
+    """Estimate all metrics from two or more unlabeled sets; see `uu_rates` and `uu_accuracy` for the parameters.
 
     If the scores are out-of-fold scores of an ensemble, ``correction`` adjusts the metrics to those of the ensemble.
 

@@ -27,7 +27,7 @@ from uulearn.metrics.estimates import (
     two_sided_quantile,
 )
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
-from uulearn.risk.coefficients import check_set_priors, check_target_prior, uu_coefficients
+from uulearn.risk.coefficients import check_priors, check_target_prior, multi_set_coefficients
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,34 @@ class Rates:
 class PredictedFractions:
     """Fraction of each set that is predicted positive, with the sizes and priors of the sets."""
 
-    fractions: tuple[float, float]
-    sizes: tuple[int, int]
-    set_priors: tuple[float, float]
+    fractions: tuple[float, ...]
+    sizes: tuple[int, ...]
+    set_priors: tuple[float, ...]
     confidence: float
     error_scale: float = 1.0
 
     def combine(self, true_positive: float, false_positive: float, constant: float, most: float = 1.0) -> Estimate:
         """Estimate constant + true_positive·t + false_positive·f, a metric between 0 and ``most``."""
-        theta, theta_prime = self.set_priors
-        gap = theta - theta_prime
-        weights = (
-            (true_positive * (1 - theta_prime) - false_positive * theta_prime) / gap,
-            (false_positive * theta - true_positive * (1 - theta)) / gap,
-        )
+        weights = self._weights(true_positive, false_positive)
         sizes = [size / self.error_scale**2 for size in self.sizes]
         return combine_proportions(self.fractions, sizes, weights, constant, self.confidence, (0.0, most))
+
+    def _weights(self, true_positive: float, false_positive: float) -> list[float]:
+        """Return w with Σ w_j·θ_j = true_positive and Σ w_j·(1 − θ_j) = false_positive.
+
+        For more than two sets, Σ w_j²/n_j is minimized, as in `uulearn.risk.multi_set_coefficients`.
+        """
+        if len(self.set_priors) == 2:
+            theta, theta_prime = self.set_priors
+            gap = theta - theta_prime
+            return [
+                (true_positive * (1 - theta_prime) - false_positive * theta_prime) / gap,
+                (false_positive * theta - true_positive * (1 - theta)) / gap,
+            ]
+        priors, fractions = np.array(self.set_priors), np.array(self.sizes) / sum(self.sizes)
+        mean, total = float(fractions @ priors), true_positive + false_positive
+        slope = (true_positive - total * mean) / float(fractions @ (priors - mean) ** 2)
+        return [float(weight) for weight in fractions * (total + slope * (priors - mean))]
 
 
 def predicted_fractions(
@@ -69,31 +81,31 @@ def predicted_fractions(
     correction: OutOfFoldCorrection | None = None,
 ) -> PredictedFractions:
     """Return the fraction of rows above the threshold in each set, corrected if the scores are out-of-fold scores."""
-    priors, confidence = check_set_priors(set_priors), check_confidence(confidence)
-    parts = split_scores(scores, sets)
+    priors, confidence = check_priors(set_priors, number="two or more"), check_confidence(confidence)
+    parts = split_scores(scores, sets, len(priors))
     change, scale = (0.0, 0.0), 1.0
     if correction is not None:
         change, scale = correction.rates(threshold), correction.error_scale
-    first, second = (
+    fractions = tuple(
         min(max(float((part > threshold).mean()) + prior * change[0] + (1 - prior) * change[1], 0.0), 1.0)
         for part, prior in zip(parts, priors, strict=True)
     )
-    return PredictedFractions((first, second), (len(parts[0]), len(parts[1])), priors, confidence, scale)
+    return PredictedFractions(fractions, tuple(map(len, parts)), tuple(priors), confidence, scale)
 
 
 def uu_rates(
     scores: Any, sets: Any, set_priors: Sequence[float], *, threshold: float = 0.0, confidence: float = CI_LEVEL
 ) -> Rates:
-    """Estimate the true- and false-positive rates from two unlabeled sets.
+    """Estimate the true- and false-positive rates from two or more unlabeled sets.
 
     Parameters
     ----------
     scores : array of shape (n,)
-        Scores of held-out rows of both sets.
+        Scores of held-out rows of all sets.
     sets : array of shape (n,)
-        The set that each row came from, 0 or 1.
-    set_priors : (θ, θ′)
-        Class priors of set 0 and set 1.
+        The set that each row came from, 0 or 1; for m sets, 0 to m − 1.
+    set_priors : (θ, θ′), or m > 2 numbers
+        Class prior of each set. For more than two sets, the estimate with the smallest variance is returned.
     threshold : float
         Rows with a score above this value are predicted positive.
     confidence : float
@@ -192,13 +204,11 @@ def uu_accuracy_difference(
     >>> uu_accuracy_difference(new, old, [0, 0, 0, 0, 1, 1, 1, 1], (0.75, 0.25), 0.5).value
     0.5
     """
-    a, b, c, d = uu_coefficients(set_priors, target_prior)
-    confidence = check_confidence(confidence)
-    changes = [
-        (new > threshold).astype(float) - (old > threshold).astype(float)
-        for new, old in zip(split_scores(scores, sets), split_scores(baseline, sets), strict=True)
-    ]
-    weighted = list(zip((a + b, -(c + d)), changes, strict=True))
+    priors, confidence = check_priors(set_priors, number="two or more"), check_confidence(confidence)
+    pairs = zip(*(split_scores(own, sets, len(priors)) for own in (scores, baseline)), strict=True)
+    changes = [(new > threshold).astype(float) - (old > threshold).astype(float) for new, old in pairs]
+    coefficients = multi_set_coefficients(priors, [len(change) for change in changes], target_prior)
+    weighted = [(a - b, change) for a, b, change in zip(*coefficients, changes, strict=True)]
     value = sum(weight * float(change.mean()) for weight, change in weighted)
     error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
     half = two_sided_quantile(confidence) * error
@@ -213,15 +223,24 @@ def uu_auc(
     confidence: float = CI_LEVEL,
     correction: OutOfFoldCorrection | None = None,
 ) -> Estimate:
-    """Estimate the area under the ROC curve from two unlabeled sets; see `uulearn.metrics.uu_rates` for the parameters.
+    """Estimate the area under the ROC curve from two or more unlabeled sets; see `uu_rates` for the parameters.
+
+    The mean rank of the rows of a set, as a fraction of all rows, is a linear function of the class prior of the set,
+    with slope AUC − ½. The slope is estimated by least squares; for two sets, this is the AUC between the sets.
 
     >>> uu_auc([1, 1, 1, 1, -1, 1, -1, -1, -1, -1], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1], (0.8, 0.2)).value
     1.0
     """
-    theta, theta_prime = check_set_priors(set_priors)
-    confidence = check_confidence(confidence)
+    priors, confidence = check_priors(set_priors, number="two or more"), check_confidence(confidence)
     change, scale = (0.0, 1.0) if correction is None else (correction.auc(), correction.error_scale)
-    between_sets = two_sample_auc(*split_scores(scores, sets), confidence, scale)
+    parts = split_scores(scores, sets, len(priors))
+    if len(priors) > 2:
+        value, error = _rank_slope(parts, priors)
+        value, error = 0.5 + value + change, scale * error
+        half = two_sided_quantile(confidence) * error
+        return clip_estimate(value, error, (value - half, value + half), confidence)
+    theta, theta_prime = priors
+    between_sets = two_sample_auc(parts[0], parts[1], confidence, scale)
     gap = theta - theta_prime
 
     def between_classes(value: float) -> float:
@@ -230,6 +249,25 @@ def uu_auc(
     low, high = sorted(map(between_classes, between_sets.interval))
     error = between_sets.standard_error / abs(gap)
     return clip_estimate(between_classes(between_sets.value), error, (low, high), confidence)
+
+
+def _rank_slope(parts: Sequence[Floats], priors: Sequence[float]) -> tuple[float, float]:
+    """Return the slope of the ranks of rows, from 0 to 1, on the class priors of their sets, and its standard error.
+
+    The standard error generalizes that of DeLong et al. (1988). A row contributes its own rank, and it changes the
+    ranks of the rows with higher scores. The variance of the sum of both is estimated within each set.
+    """
+    sizes, scores = [len(part) for part in parts], np.concatenate(parts)
+    theta, n = np.repeat(priors, sizes), len(scores)
+    centered = theta - theta.mean()
+    _, place = np.unique(scores, return_inverse=True)
+    equal, weight = np.bincount(place), np.bincount(place, centered)
+    below = ((np.cumsum(equal) - equal / 2) / n)[place]  # ties count as ½
+    above = ((weight.sum() - np.cumsum(weight) + weight / 2) / n)[place]
+    influence = (centered * below + above) / float(centered @ centered)
+    within = np.split(influence, np.cumsum(sizes)[:-1])
+    variance = sum(len(part) * float(part.var(ddof=1)) for part in within if len(part) > 1)
+    return float(centered @ below / (centered @ centered)), math.sqrt(variance)
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float, error_scale: float = 1.0) -> Estimate:

@@ -30,11 +30,14 @@ class MergedBags:
         return np.asarray(self.assignment[np.asarray(bags)])
 
 
-def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR) -> MergedBags:
+def merge_bags(
+    proportions: Sequence[float], sizes: Sequence[int], *, target_prior: float = TARGET_PRIOR, drop: bool = True
+) -> MergedBags:
     """Merge bags with known label proportions into two sets with the smallest standard error of the risk estimate.
 
     Set 0 contains the bags with high proportions, and set 1 contains the bags with low proportions. Bags with
-    intermediate proportions are excluded if they would increase the standard error.
+    intermediate proportions are excluded if they would increase the standard error; with ``drop=False``, all bags are
+    used. `uulearn.UUClassifier` trains on all bags without merging them if you pass the proportions as ``set_priors``.
 
     ``proportions`` contains the fraction of positives in each bag, and ``sizes`` contains the number of rows.
 
@@ -48,6 +51,8 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     total = np.concatenate([[0], np.cumsum(rows[order])])
     positives = np.concatenate([[0.0], np.cumsum((fractions * rows)[order])])
     first, last = np.triu_indices(len(fractions) - 1)  # set 0: bags up to `first`; set 1: bags after `last`
+    if not drop:
+        first = last = np.arange(len(fractions) - 1)
     n, n_prime = total[first + 1], total[-1] - total[last + 1]
     theta = positives[first + 1] / n
     theta_prime = (positives[-1] - positives[last + 1]) / n_prime
@@ -58,7 +63,7 @@ def merge_bags(proportions: Sequence[float], sizes: Sequence[int], *, target_pri
     assignment[order[last[best] + 1 :]] = 1
     return MergedBags(
         assignment,
-        (float(theta[best]), float(np.clip(theta_prime[best], 0, 1))),
+        (float(np.clip(theta[best], 0, 1)), float(np.clip(theta_prime[best], 0, 1))),
         (int(n[best]), int(n_prime[best])),
         float(errors[best]),
     )

@@ -11,7 +11,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from uulearn.risk.criterion import UURisk
 from uulearn.risk.distributed import sum_over_workers, world_size
-from uulearn.risk.functional import UURiskParts, batch_sums, flat_scores, risk_from_sums
+from uulearn.risk.functional import UURiskParts, flat_scores, flat_sets, read_weights, risk_from_terms, risk_terms
+from uulearn.risk.multiple_sets import count_rows
 
 
 def accumulate(
@@ -36,7 +37,7 @@ def accumulate(
     model : nn.Module
         Maps the first item of a micro-batch to scores of shape (n,) or (n, 1).
     micro_batches : iterable of (x, sets)
-        Parts of the batch; each may have any number of rows from either set.
+        Parts of the batch; each may have any number of rows from each set.
     backward : callable, optional
         Function that is called with a scalar loss, for example ``accelerator.backward`` or ``lambda loss:
         scaler.scale(loss).backward()``.
@@ -61,25 +62,35 @@ def accumulate(
     sharded = world_size() > 1 and any(_is_sharded(module) for module in model.modules())
     if n_workers > 1:
         _check_equal_counts(batches, model, group)
-    states, sums = [], []
+    about = criterion.set_priors, criterion.target_prior, criterion.method
+    n_sets = len(criterion.set_priors)
+    counts = torch.stack([count_rows(flat_sets(sets, len(sets), n_sets)[0], n_sets) for _, sets in batches]).sum(0)
+    counts = sum_over_workers(counts, group) if n_workers > 1 else counts
+
+    def terms(x: Any, sets: Tensor) -> Tensor:
+        """Return the contributions of a micro-batch to the risk terms of the whole batch."""
+        scores = flat_scores(model(x))
+        weights = read_weights(sets, scores, *about, counts)
+        return torch.stack(risk_terms(scores, weights, criterion.loss, criterion.method))
+
+    states, found = [], []
     with torch.no_grad(), _restored_buffers(model):
         for x, sets in batches:
             states.append(_random_states())
-            scores = flat_scores(model(x))
-            sums.append(batch_sums(scores, sets, criterion.loss))
-    total = torch.stack(sums).sum(0)
+            found.append(terms(x, sets))
+    total = torch.stack(found).double().sum(0)
     total = (sum_over_workers(total, group) if n_workers > 1 else total).requires_grad_()
     with torch.enable_grad():
-        parts = risk_from_sums(total, criterion.coefficients, criterion.method)
+        parts = risk_from_terms(criterion.method, *total.unbind())
         (derivatives,) = torch.autograd.grad(parts.objective, total)
     no_sync = None if sharded else getattr(model, "no_sync", None)  # FSDP would hold unsharded gradients
     for number, ((x, sets), state) in enumerate(zip(batches, states, strict=True), start=1):
         _set_random_states(state)
         torch.clear_autocast_cache()  # weights cast in the first pass have no gradient
         with no_sync() if no_sync is not None and number < len(batches) else contextlib.nullcontext():
-            loss = n_workers * (derivatives * batch_sums(model(x), sets, criterion.loss)).sum()
+            loss = n_workers * (derivatives * terms(x, sets)).sum()
             loss.backward() if backward is None else backward(loss)  # type: ignore[no-untyped-call]
-    return UURiskParts(*(part.detach().to(scores.dtype) for part in parts))
+    return UURiskParts(*(part.detach().to(found[0].dtype) for part in parts))
 
 
 def _check_equal_counts(batches: list[tuple[Any, Tensor]], model: nn.Module, group: Any) -> None:

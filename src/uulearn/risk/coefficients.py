@@ -20,6 +20,17 @@ CLOSE_PRIORS = 0.1
 EQUAL_PRIORS = 1e-6
 
 
+class MultiSetCoefficients(NamedTuple):
+    """Coefficients of the risk of two or more sets; for two sets, they are (a, −c) and (−b, d) of Section 2.2.
+
+    >>> uu_coefficients((0.75, 0.25), 0.5).of_sets
+    MultiSetCoefficients(positive=(0.75, -0.25), negative=(-0.25, 0.75))
+    """
+
+    positive: tuple[float, ...]  # a_j: multiplies the mean of ℓ(g) over set j in the positive risk term
+    negative: tuple[float, ...]  # b_j: multiplies the mean of ℓ(−g) over set j in the negative risk term
+
+
 class UUCoefficients(NamedTuple):
     """The coefficients a, b, c and d of Section 2.2; all four are negative if set 1 has the higher prior."""
 
@@ -28,9 +39,14 @@ class UUCoefficients(NamedTuple):
     c: float
     d: float
 
+    @property
+    def of_sets(self) -> MultiSetCoefficients:
+        """The coefficients of each set, with their signs: (a, −c) and (−b, d)."""
+        return MultiSetCoefficients((self.a, -self.c), (-self.b, self.d))
+
 
 class EstimationCost(NamedTuple):
-    """Worst-case precision of the zero-one risk estimated from two unlabeled sets."""
+    """Worst-case precision of the zero-one risk estimated from unlabeled sets."""
 
     standard_error: float  # largest possible standard error of the zero-one risk estimated from all rows
     effective_rows: float  # number of labeled rows that would give the same standard error
@@ -110,36 +126,86 @@ def uu_coefficients(set_priors: Sequence[float], target_prior: float) -> UUCoeff
     )
 
 
-def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int]) -> EstimationCost:
-    """Return the worst-case precision of the zero-one risk estimated from two sets of the given sizes.
+def multi_set_coefficients(
+    set_priors: Sequence[float], sizes: Sequence[int], target_prior: float
+) -> MultiSetCoefficients:
+    """Return the coefficients of the unbiased risk of two or more sets that have the smallest variance.
 
-    A row of set 0 contributes a/n or −b/n to the estimate, and a row of set 1 contributes d/n′ or −c/n′. Therefore SE ≤
-    ½·√((a + b)²/n + (c + d)²/n′); N labeled rows of the target population would give SE ≤ ½/√N.
+    The positive risk term is Σ a_j·E_j[ℓ(g)], and the negative risk term is Σ b_j·E_j[ℓ(−g)]. They are unbiased for all
+    coefficients with Σ a_j·θ_j = π, Σ a_j·(1 − θ_j) = 0, Σ b_j·(1 − θ_j) = 1 − π and Σ b_j·θ_j = 0. For two sets, the
+    solution is unique. For more sets, Σ a_j²/n_j and Σ b_j²/n_j are minimized: if the loss has the same variance in all
+    sets, these are the estimates with the smallest variance. With N = Σ n_j, and θ̄ and V the mean and the variance of
+    the class prior over all rows, the solution is
+
+        a_j = π·n_j/N·(1 + (1 − θ̄)·(θ_j − θ̄)/V),    b_j = (1 − π)·n_j/N·(1 − θ̄·(θ_j − θ̄)/V).
+
+    Parameters
+    ----------
+    set_priors : sequence of m ≥ 2 numbers
+        Class prior θ_j of each set; not all of them may be equal.
+    sizes : sequence of m integers
+        Number of rows n_j of each set.
+    target_prior : float
+        π, the class prior of the population that the classifier will be used on.
+
+    Examples
+    --------
+    >>> found = multi_set_coefficients((0.9, 0.5, 0.1), (100, 100, 100), 0.5)
+    >>> [round(a, 4) for a in found.positive], [round(b, 4) for b in found.negative]
+    ([0.4792, 0.1667, -0.1458], [-0.1458, 0.1667, 0.4792])
+    >>> multi_set_coefficients((0.75, 0.25), (100, 100), 0.5).positive
+    (0.75, -0.25)
+    """
+    priors, pi = check_priors(set_priors, number="two or more"), check_target_prior(target_prior)
+    rows = list(sizes)
+    if len(rows) != len(priors) or not all(n > 0 for n in rows):
+        raise ValueError(f"sizes must be {len(priors)} numbers of rows above 0, one per set, got {sizes!r}.")
+    if len(priors) == 2:
+        return uu_coefficients(priors, pi).of_sets
+    total = sum(rows)
+    mean = sum(n * prior for n, prior in zip(rows, priors, strict=True)) / total
+    variance = sum(n * (prior - mean) ** 2 for n, prior in zip(rows, priors, strict=True)) / total
+    above = [(prior - mean) / variance for prior in priors]
+    return MultiSetCoefficients(
+        tuple(pi * n / total * (1 + (1 - mean) * excess) for n, excess in zip(rows, above, strict=True)),
+        tuple((1 - pi) * n / total * (1 - mean * excess) for n, excess in zip(rows, above, strict=True)),
+    )
+
+
+def estimation_cost(set_priors: Sequence[float], target_prior: float, sizes: Sequence[int]) -> EstimationCost:
+    """Return the worst-case precision of the zero-one risk estimated from two or more sets of the given sizes.
+
+    A row of set j contributes a_j/n_j or b_j/n_j to the estimate (see `multi_set_coefficients`). Therefore SE ≤
+    ½·√(Σ (a_j − b_j)²/n_j); N labeled rows of the target population would give SE ≤ ½/√N.
 
     >>> round(estimation_cost((0.8, 0.2), 0.5, (30_000, 30_000)).effective_rows)
     21600
+    >>> round(estimation_cost((0.8, 0.2, 0.5), 0.5, (30_000, 30_000, 30_000)).effective_rows)
+    21600
     """
-    a, b, c, d = uu_coefficients(set_priors, target_prior)
-    n, n_prime = sizes
-    standard_error = 0.5 * math.sqrt((a + b) ** 2 / n + (c + d) ** 2 / n_prime)
+    coefficients = multi_set_coefficients(set_priors, sizes, target_prior)
+    terms = zip(*coefficients, sizes, strict=True)
+    standard_error = 0.5 * math.sqrt(sum((a - b) ** 2 / n for a, b, n in terms))
     return EstimationCost(standard_error, 0.25 / standard_error**2)
 
 
 def warn_if_close(
-    set_priors: Sequence[float], target_prior: float, sizes: tuple[int, int] | None = None, stacklevel: int = 3
+    set_priors: Sequence[float], target_prior: float, sizes: Sequence[int] | None = None, stacklevel: int = 3
 ) -> None:
-    """Warn if |θ − θ′| is small, and report the largest coefficient and the standard error of the accuracy."""
-    theta, theta_prime = check_set_priors(set_priors)
-    gap = abs(theta - theta_prime)
+    """Warn if all class priors are close, and report the largest coefficient and the standard error of the accuracy."""
+    priors = check_priors(set_priors, number="two or more")
+    gap = max(priors) - min(priors)
     if gap >= CLOSE_PRIORS:
         return
-    largest = max(abs(value) for value in uu_coefficients(set_priors, target_prior))
-    n, n_prime = sizes or (10_000, 10_000)
-    cost = estimation_cost(set_priors, target_prior, (n, n_prime))
+    rows = sizes or [10_000] * len(priors)
+    coefficients = multi_set_coefficients(priors, rows, target_prior)
+    largest = max(abs(value) for part in coefficients for value in part)
+    cost = estimation_cost(priors, target_prior, rows)
     subject = "these" if sizes else "for example"
     warnings.warn(
-        f"set_priors=({theta:g}, {theta_prime:g}) differ by only {gap:.3g}, so the coefficients are as large as "
-        f"{largest:.3g}: {subject} {n:,} + {n_prime:,} rows estimate the accuracy with a standard error of up to "
+        f"set_priors=({', '.join(f'{prior:g}' for prior in priors)}) differ by only {gap:.3g}, so the coefficients are "
+        f"as large as {largest:.3g}: {subject} {' + '.join(f'{n:,}' for n in rows)} rows estimate the accuracy with a "
+        "standard error of up to "
         f"{100 * cost.standard_error:.2g} points, equivalent to {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,

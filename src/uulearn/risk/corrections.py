@@ -18,12 +18,16 @@ from uulearn import defaults
 
 Correction = Callable[[Tensor], Tensor]
 METHODS = ("biased", "unbiased", "abs", "relu", "leaky_relu")
+"""The methods of the paper."""
+SURROGATE = "surrogate"
+"""The method that maximizes the likelihood of the sets (`uulearn.risk.multiple_sets`)."""
 METHOD_MEANINGS = {
     "biased": "learns to separate the two sets",
     "unbiased": "no risk correction",
     "abs": "risk correction: a negative term is replaced by its absolute value",
     "relu": "risk correction: a negative term is replaced by 0",
     "leaky_relu": "risk correction: a negative term is multiplied by the slope λ = {slope}",
+    SURROGATE: "maximizes the likelihood of the set of each row",
 }
 """What each method does with a negative risk term, for summaries."""
 DEFAULT_SLOPE = defaults.SLOPE
@@ -55,11 +59,14 @@ def slope_below_zero(f: Correction) -> float | None:
 
 @dataclass(frozen=True)
 class Method:
-    """A training objective: f₁(positive term) + f₂(negative term), or the risk of classifying set membership."""
+    """A training objective: f₁(positive term) + f₂(negative term), or a risk of classifying the sets.
+
+    ``"membership"`` treats the two sets as classes; ``"surrogate"`` is the log loss of the set of each row.
+    """
 
     name: str
     corrections: tuple[Correction, Correction]
-    objective: Literal["corrected", "membership"] = "corrected"
+    objective: Literal["corrected", "membership", "surrogate"] = "corrected"
 
 
 MethodLike = str | tuple[str | Correction, str | Correction] | Method
@@ -90,10 +97,13 @@ def get_method(method: MethodLike, slope: float = DEFAULT_SLOPE) -> Method:
             return Method("biased", (identity, identity), objective="membership")
         if method == "unbiased":
             return Method("unbiased", (identity, identity))
+        if method == SURROGATE:
+            return Method(SURROGATE, (identity, identity), objective="surrogate")
         if method in named:
             return Method(method, (named[method], named[method]))
         raise ValueError(
-            f"method must be one of {', '.join(map(repr, METHODS))} or a pair of functions, got {method!r}."
+            f"method must be one of {', '.join(map(repr, (*METHODS, SURROGATE)))} or a pair of functions, got "
+            f"{method!r}."
         )
     if not isinstance(method, tuple | list) or len(method) != 2:
         raise ValueError(

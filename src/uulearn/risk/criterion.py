@@ -3,22 +3,41 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from uulearn import defaults
-from uulearn.risk.coefficients import uu_coefficients, warn_if_close
+from uulearn.risk.coefficients import (
+    MultiSetCoefficients,
+    UUCoefficients,
+    check_priors,
+    check_target_prior,
+    multi_set_coefficients,
+    uu_coefficients,
+    warn_if_close,
+)
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.distributed import sum_over_workers, world_size
-from uulearn.risk.functional import UURiskParts, batch_sums, estimate_risk, flat_scores, risk_from_sums
+from uulearn.risk.functional import (
+    RowWeights,
+    UURiskParts,
+    batch_weights,
+    check_method,
+    estimate_risk,
+    flat_scores,
+    flat_sets,
+)
 from uulearn.risk.losses import LossFunction, get_loss
+from uulearn.risk.multiple_sets import count_rows
 
 
 class UURisk(nn.Module):
-    """Training objective for a batch of scores from two unlabeled sets (Algorithm 1, lines 8 to 10).
+    """Training objective for a batch of scores from two or more unlabeled sets (Algorithm 1, lines 8 to 10).
 
     A batch may contain any number of rows of each set, in any order; scores have shape (n,) or (n, 1). The criterion
     has no state and supports autocast, ``torch.compile``, ``torch.func.vmap`` and double backward. If the batch has no
-    rows of a set that a risk term depends on, the term and its gradient are zero.
+    rows of a set that a risk term depends on, the term and its gradient are zero. With more than two sets, a batch
+    needs rows of two sets with different priors (see `multi_set_coefficients`).
 
     In a process group, the risk terms are computed from the rows of all workers. Every worker must call the criterion,
     even if it has no rows. The mean of the gradients of all workers (DDP, FSDP) is the gradient of the global risk. For
@@ -26,8 +45,9 @@ class UURisk(nn.Module):
 
     Parameters
     ----------
-    set_priors : (θ, θ′)
-        Class priors of set 0 and set 1, which must differ; either one may be higher.
+    set_priors : (θ, θ′), or m > 2 numbers
+        Class priors of set 0 and set 1, which must differ; either one may be higher. For more sets, one class prior per
+        set; not all of them may be equal.
     target_prior : float
         π, the class prior of the population that the classifier will be used on.
     loss : str or callable
@@ -36,7 +56,9 @@ class UURisk(nn.Module):
     method : str or pair
         ``"unbiased"`` (Eq. 4); ``"abs"``, ``"relu"``, ``"leaky_relu"`` (Eq. 6); a pair (f₁, f₂) of corrections, each a
         name or a function; or ``"biased"``, a baseline that treats all rows of the set with the higher prior as
-        positives and all other rows as negatives.
+        positives and all other rows as negatives (two sets only). ``"surrogate"`` maximizes the likelihood of the set
+        of each row (`uulearn.risk.multiple_sets`); scores are then log-odds, and ``loss`` only affects the reported
+        risk terms.
     slope : float
         Slope λ ≤ 0 of ``"leaky_relu"`` for negative values.
     distributed : bool
@@ -70,13 +92,23 @@ class UURisk(nn.Module):
         super().__init__()
         self.distributed = distributed
         self.process_group = process_group
-        self.coefficients = uu_coefficients(set_priors, target_prior)
+        self.set_priors = tuple(check_priors(set_priors, number="two or more"))
+        self.target_prior = check_target_prior(target_prior)
         self.loss = get_loss(loss)
         self.method = get_method(method, slope)
-        self.set_priors = (float(set_priors[0]), float(set_priors[1]))
-        self.target_prior = float(target_prior)
+        check_method(self.method, len(self.set_priors))
         self.slope = float(slope)
         warn_if_close(set_priors, target_prior)
+
+    @property
+    def coefficients(self) -> UUCoefficients:
+        """The coefficients of two sets; for more sets, they depend on the numbers of rows in a batch."""
+        return uu_coefficients(self.set_priors, self.target_prior)
+
+    def coefficients_of(self, sets: Tensor) -> MultiSetCoefficients:
+        """Return the coefficients of the risk of these rows; sets without rows are counted as one row."""
+        sizes = torch.bincount(sets, minlength=len(self.set_priors)).clamp(min=1).tolist()
+        return multi_set_coefficients(self.set_priors, sizes, self.target_prior)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
         """Return the training objective, a scalar."""
@@ -84,11 +116,20 @@ class UURisk(nn.Module):
 
     def parts(self, scores: Tensor, sets: Tensor) -> UURiskParts:
         """Return both signed risk terms, the unbiased risk, the corrected risk and the objective."""
-        if self.distributed and world_size(self.process_group) > 1:
-            sums = sum_over_workers(batch_sums(scores, sets, self.loss), self.process_group)
-            parts = risk_from_sums(sums, self.coefficients, self.method)
-            return UURiskParts(*(part.to(flat_scores(scores).dtype) for part in parts))
-        return estimate_risk(scores, sets, self.coefficients, self.loss, self.method)
+        about = scores, sets, self.set_priors, self.target_prior, self.loss, self.method
+        if not self.distributed or world_size(self.process_group) == 1:
+            return estimate_risk(*about)
+        counts = sum_over_workers(self.count_rows(scores, sets), self.process_group)
+        return estimate_risk(*about, counts, lambda terms: sum_over_workers(terms, self.process_group))
+
+    def count_rows(self, scores: Tensor, sets: Tensor) -> Tensor:
+        """Return the number of rows of each set as float64, shape (m,)."""
+        checked, _ = flat_sets(sets, len(flat_scores(scores)), len(self.set_priors))
+        return count_rows(checked, len(self.set_priors))
+
+    def row_weights(self, sets: Tensor, counts: Sequence[int] | Tensor | None = None) -> RowWeights:
+        """Return the float32 weights of all rows of a batch; see `uulearn.risk.functional.batch_weights`."""
+        return batch_weights(sets, self.set_priors, self.target_prior, self.method, counts=counts)
 
     def extra_repr(self) -> str:
         """Return the arguments shown by ``repr``."""

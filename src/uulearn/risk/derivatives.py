@@ -25,6 +25,9 @@ from uulearn.risk.corrections import Method, slope_below_zero
 from uulearn.risk.functional import RowWeights, UURiskParts, risk_from_terms, weighted_risk
 from uulearn.risk.losses import MarginLoss, sigmoid
 
+# Largest variance of a class.
+SURROGATE_CURVATURE = 0.25
+
 
 def risk_and_gradient(
     scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method
@@ -73,8 +76,11 @@ def hessian_bound(weights: RowWeights, method: Method, curvature: float) -> Tens
     """Return ``curvature``·(|w⁺| + |w⁻|), shape (n,): an upper bound of the second derivative if |ℓ″| ≤ ``curvature``.
 
     The bound holds for corrections with slopes between −1 and 1, and for losses that are differentiable everywhere: the
-    slope of a piecewise linear loss jumps at its kinks.
+    slope of a piecewise linear loss jumps at its kinks. For the method ``"surrogate"``, whose second derivative is the
+    difference of two variances of a class, the bound does not depend on ``curvature``.
     """
     if method.objective == "membership":
         return curvature * weights.membership.abs()
+    if weights.surrogate is not None:
+        return SURROGATE_CURVATURE * weights.surrogate.weight
     return curvature * (weights.positive.abs() + weights.negative.abs())

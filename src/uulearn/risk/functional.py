@@ -1,7 +1,8 @@
 """The risk estimators of the paper as pure functions of scores.
 
 Every estimate is a weighted sum over the rows of a batch: a row of set 0 has weight a/n in the positive risk term and
-−b/n in the negative one; a row of set 1 has weights −c/n′ and d/n′. Sums are computed in float32 or float64.
+−b/n in the negative one; a row of set 1 has weights −c/n′ and d/n′. `uulearn.risk.multiple_sets` has the weights of
+more sets. Sums are computed in float32 or float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,17 +12,24 @@ import torch
 from torch import Tensor
 
 from uulearn import defaults
-from uulearn.risk.coefficients import UUCoefficients, check_target_prior, uu_coefficients
+from uulearn.risk.coefficients import UUCoefficients, check_priors, check_target_prior, uu_coefficients
 from uulearn.risk.corrections import Method, MethodLike, get_method
 from uulearn.risk.losses import LossFunction, MarginLoss, get_loss
+from uulearn.risk.multiple_sets import (
+    SurrogateWeights,
+    count_rows,
+    multi_set_weights,
+    surrogate_loss,
+    surrogate_weights,
+)
 
 
 class UURiskParts(NamedTuple):
-    """Parts of the risk estimated from two unlabeled sets; every field is a scalar tensor.
+    """Parts of the risk estimated from two or more unlabeled sets; every field is a scalar tensor.
 
     ``positive`` and ``negative`` are the signed risk terms that estimate π·R_p⁺ and (1 − π)·R_n⁻; ``unbiased`` is
     their sum (Eq. 4); ``corrected`` is f₁(positive) + f₂(negative) (Eq. 6). Training minimizes
-    ``objective``: the corrected risk or, for ``"biased"``, the risk of classifying set membership.
+    ``objective``: the corrected risk or, for ``"biased"`` and ``"surrogate"``, a risk of classifying the sets.
 
     >>> uu_risk(torch.tensor([1.0, -1.0]), torch.tensor([0, 1]), (1.0, 0.0), 0.5).positive
     tensor(0.1345)
@@ -47,19 +55,24 @@ class PNRiskParts(NamedTuple):
 
 
 class RowWeights(NamedTuple):
-    """Weights of the rows in a batch: three tensors of shape (n,).
+    """Weights of the rows in a batch: tensors of shape (n,).
 
     ``positive`` multiplies ℓ(g) and ``negative`` multiplies ℓ(−g) in the two risk terms. ``membership`` is the signed
-    weight of the row if the sets are treated as classes: the sign is the class, and the magnitude is the weight.
+    weight of the row if the two sets are treated as classes: the sign is the class, and the magnitude is the weight. It
+    is zero for more than two sets. ``surrogate`` is given for the method ``"surrogate"``.
     """
 
     positive: Tensor
     negative: Tensor
     membership: Tensor
+    surrogate: SurrogateWeights | None = None
 
 
 def row_weights(
-    sets: Tensor, coefficients: UUCoefficients, dtype: torch.dtype = torch.float32, counts: Sequence[int] | None = None
+    sets: Tensor,
+    coefficients: UUCoefficients,
+    dtype: torch.dtype = torch.float32,
+    counts: Sequence[int] | Tensor | None = None,
 ) -> RowWeights:
     """Return the weights of all rows of a batch; ``sets`` contains the set of each row (0 or 1), shape (n,).
 
@@ -68,7 +81,7 @@ def row_weights(
     """
     a, b, c, d = coefficients
     in0, in1 = (sets == 0).to(dtype), (sets == 1).to(dtype)
-    n0, n1 = (in0.sum(), in1.sum()) if counts is None else torch.tensor(counts, dtype=dtype, device=in0.device)
+    n0, n1 = (in0.sum(), in1.sum()) if counts is None else torch.as_tensor(counts, dtype=dtype, device=in0.device)
     mean0, mean1 = in0 / n0.clamp(min=1), in1 / n1.clamp(min=1)
     has0, has1 = (n0 > 0).to(dtype), (n1 > 0).to(dtype)
     known_positive = (has0 if a else 1.0) * (has1 if c else 1.0)
@@ -79,6 +92,41 @@ def row_weights(
         negative=known_negative * (d * mean1 - b * mean0),
         membership=sign * (in0 - in1) / (n0 + n1).clamp(min=1),
     )
+
+
+def batch_weights(
+    sets: Tensor,
+    set_priors: Sequence[float],
+    target_prior: float,
+    method: Method,
+    dtype: torch.dtype = torch.float32,
+    counts: Sequence[int] | Tensor | None = None,
+) -> RowWeights:
+    """Return the weights of all rows of a batch of two or more sets; ``sets`` contains the set of each row.
+
+    If these rows are only a part of a batch, ``counts`` is the number of rows of each set in the whole batch.
+    """
+    if len(set_priors) == 2:
+        weights = row_weights(sets, uu_coefficients(set_priors, target_prior), dtype, counts)
+        if method.objective != "surrogate":
+            return weights
+    n = count_rows(sets, len(set_priors)) if counts is None else torch.as_tensor(counts, device=sets.device).double()
+    if len(set_priors) > 2:
+        check_method(method, len(set_priors))
+        positive, negative = (part.to(dtype) for part in multi_set_weights(sets, set_priors, target_prior, n))
+        weights = RowWeights(positive, negative, torch.zeros_like(positive))
+    if method.objective == "surrogate":
+        return weights._replace(surrogate=surrogate_weights(sets, set_priors, target_prior, n, dtype))
+    return weights
+
+
+def check_method(method: Method, n_sets: int) -> None:
+    """Raise a ValueError if a method does not support this number of sets."""
+    if method.objective == "membership" and n_sets > 2:
+        raise ValueError(
+            f"method='biased' treats two sets as classes, but there are {n_sets} sets; use another method, or merge "
+            "the sets with uulearn.priors.merge_bags."
+        )
 
 
 def weighted_risk(
@@ -92,22 +140,30 @@ def weighted_risk(
 
     ``total`` is a function that maps the risk terms of this worker to their sums over all workers.
     """
+    terms = risk_terms(scores, weights, loss, method)
+    return risk_from_terms(method, *(terms if total is None else total(torch.stack(terms)).unbind()))
+
+
+def risk_terms(scores: Tensor, weights: RowWeights, loss: MarginLoss, method: Method) -> list[Tensor]:
+    """Return the two risk terms and, for ``"biased"`` and ``"surrogate"``, the risk of classifying the sets.
+
+    Each term is a sum over rows. Add the terms of several parts of a batch to compute the terms of the whole batch.
+    """
     terms = [_weighted_sum(weights.positive, scores, loss), _weighted_sum(weights.negative, -scores, loss)]
     if method.objective == "membership":
         side = torch.sign(weights.membership)
         terms.append(_weighted_sum(weights.membership.abs(), side * scores, loss))
-    if total is not None:
-        terms = list(total(torch.stack(terms)).unbind())
-    return risk_from_terms(method, *terms)
+    if method.objective == "surrogate":
+        assert weights.surrogate is not None
+        terms.append(surrogate_loss(scores, weights.surrogate))
+    return terms
 
 
-def risk_from_terms(
-    method: Method, positive: Tensor, negative: Tensor, membership: Tensor | None = None
-) -> UURiskParts:
-    """Return all parts of the risk from its two terms and, for ``"biased"``, the risk of classifying set membership."""
+def risk_from_terms(method: Method, positive: Tensor, negative: Tensor, of_sets: Tensor | None = None) -> UURiskParts:
+    """Return all parts of the risk from the terms of `risk_terms`, summed over the whole batch."""
     unbiased = positive + negative
-    if membership is not None:
-        return UURiskParts(positive, negative, unbiased, unbiased, membership)
+    if of_sets is not None:
+        return UURiskParts(positive, negative, unbiased, unbiased, of_sets)
     f1, f2 = method.corrections
     corrected = f1(positive) + f2(negative)
     return UURiskParts(positive, negative, unbiased, corrected, corrected)
@@ -128,14 +184,14 @@ def uu_risk(
     method: MethodLike = defaults.METHOD,
     slope: float = defaults.SLOPE,
 ) -> UURiskParts:
-    """Return the risk of the scores g(x) at class prior π, estimated from two unlabeled sets (Eqs. 4 and 6).
+    """Return the risk of the scores g(x) at class prior π, estimated from two or more unlabeled sets (Eqs. 4 and 6).
 
     Parameters
     ----------
     scores : tensor of shape (n,) or (n, 1)
-        Score g(x) of each row; the rows of the two sets may be in any order.
+        Score g(x) of each row; the rows of the sets may be in any order.
     sets : tensor of shape (n,) or (n, 1)
-        The set that each row came from, 0 or 1.
+        The set that each row came from, 0 or 1; for m sets, 0 to m − 1.
     set_priors, target_prior, loss, method, slope
         See `UURisk`.
 
@@ -152,20 +208,48 @@ def uu_risk(
     >>> parts.positive.item(), parts.negative.item(), parts.unbiased.item()
     (0.25, 0.25, 0.5)
     """
-    coefficients = uu_coefficients(set_priors, target_prior)
-    return estimate_risk(scores, sets, coefficients, get_loss(loss), get_method(method, slope))
+    priors, pi = check_priors(set_priors, number="two or more"), check_target_prior(target_prior)
+    return estimate_risk(scores, sets, priors, pi, get_loss(loss), get_method(method, slope))
 
 
 def estimate_risk(
-    scores: Tensor, sets: Tensor, coefficients: UUCoefficients, loss: MarginLoss, method: Method
+    scores: Tensor,
+    sets: Tensor,
+    set_priors: Sequence[float],
+    target_prior: float,
+    loss: MarginLoss,
+    method: Method,
+    counts: Tensor | None = None,
+    total: Callable[[Tensor], Tensor] | None = None,
 ) -> UURiskParts:
-    """Compute `uu_risk` from the coefficients, the loss object and the method object."""
+    """Compute `uu_risk` from checked priors, the loss object and the method object.
+
+    If these rows are only a part of a batch, ``counts`` is the number of rows of each set in the whole batch, and
+    ``total`` is as in `weighted_risk`.
+    """
     scores = flat_scores(scores)
-    sets, unknown = flat_sets(sets, len(scores))
-    weights = row_weights(sets, coefficients, scores.dtype)
-    if unknown is not None:
-        weights = RowWeights(*(torch.where(unknown, torch.nan, part) for part in weights))
-    return weighted_risk(scores, weights, loss, method)
+    weights = read_weights(sets, scores, set_priors, target_prior, method, counts)
+    return weighted_risk(scores, weights, loss, method, total)
+
+
+def read_weights(
+    sets: Tensor,
+    scores: Tensor,
+    set_priors: Sequence[float],
+    target_prior: float,
+    method: Method,
+    counts: Tensor | None = None,
+) -> RowWeights:
+    """Check the sets, and return `batch_weights` for scores of shape (n,); weights of invalid rows are NaN."""
+    sets, unknown = flat_sets(sets, len(scores), len(set_priors))
+    weights = batch_weights(sets, set_priors, target_prior, method, scores.dtype, counts)
+    if unknown is None:
+        return weights
+    *parts, surrogate = weights
+    first, second, third = (torch.where(unknown, torch.nan, part) for part in parts)
+    if surrogate is not None:
+        surrogate = surrogate._replace(weight=torch.where(unknown, torch.nan, surrogate.weight))
+    return RowWeights(first, second, third, surrogate)
 
 
 def pn_risk(
@@ -205,8 +289,8 @@ def flat_scores(scores: Tensor) -> Tensor:
     return scores if scores.dtype == torch.float64 else scores.float()
 
 
-def flat_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
-    """Return set memberships with shape (n,), or raise a ValueError for values other than 0 and 1.
+def flat_sets(sets: Tensor, n_rows: int, n_sets: int = 2) -> tuple[Tensor, Tensor | None]:
+    """Return set memberships with shape (n,), or raise a ValueError for values other than 0 to m − 1.
 
     Values cannot be read in a compiled graph or a vmap, and reading them on an accelerator would synchronize the
     device. In these cases, the function also returns a mask of the invalid rows, and the caller sets their weights to
@@ -218,49 +302,11 @@ def flat_sets(sets: Tensor, n_rows: int) -> tuple[Tensor, Tensor | None]:
         raise ValueError(f"sets must have one value per score, got shape {tuple(sets.shape)} for {n_rows} scores.")
     if sets.dtype == torch.bool:
         return sets, None
-    unknown = (sets != 0) & (sets != 1)
+    unknown = (sets[:, None] != torch.arange(n_sets, device=sets.device)).all(1)
     hidden = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(sets)
     if hidden or sets.device.type != "cpu":
         return sets, unknown
     if unknown.any():
-        raise ValueError(f"sets must be 0 or 1, the set that each row came from, got {sets[unknown][0].item():g}.")
+        numbers = "0 or 1" if n_sets == 2 else f"whole numbers from 0 to {n_sets - 1}"
+        raise ValueError(f"sets must be {numbers}, the set that each row came from, got {sets[unknown][0].item():g}.")
     return sets, None
-
-
-def batch_sums(scores: Tensor, sets: Tensor, loss: MarginLoss) -> Tensor:
-    """Return six float64 sums over a batch: of ℓ(g) and ℓ(−g) for set 0, the same for set 1, and the counts n and n′.
-
-    Add the sums of several batches to compute the risk of all their rows. The mean of the corrected risks of the
-    batches would be wrong, because the correction is not linear.
-    """
-    scores = flat_scores(scores)
-    sets, unknown = flat_sets(sets, len(scores))
-    in0, in1 = (sets == 0).to(scores.dtype), (sets == 1).to(scores.dtype)
-    if unknown is not None:
-        in0 = torch.where(unknown, torch.nan, in0)
-    sums = [
-        (inside * loss(torch.where(inside == 0, 0, sign * scores))).double().sum()
-        for inside in (in0, in1)
-        for sign in (1, -1)
-    ]
-    return torch.stack([*sums, in0.double().sum(), in1.double().sum()])
-
-
-def risk_from_sums(sums: Tensor, coefficients: UUCoefficients, method: Method) -> UURiskParts:
-    """Return the risk computed from the six sums of `batch_sums`; it equals `uu_risk` up to rounding."""
-    a, b, c, d = coefficients
-    plus0, minus0, plus1, minus1, n0, n1 = sums.unbind()
-    positive = _risk_term((a, plus0, n0), (-c, plus1, n1))
-    negative = _risk_term((d, minus1, n1), (-b, minus0, n0))
-    if method.objective != "membership":
-        return risk_from_terms(method, positive, negative)
-    higher, lower = (plus0, minus1) if a + b > 0 else (plus1, minus0)  # set with the higher prior first
-    return risk_from_terms(method, positive, negative, (higher + lower) / (n0 + n1).clamp(min=1))
-
-
-def _risk_term(*terms: tuple[float, Tensor, Tensor]) -> Tensor:
-    """Return Σ coefficient·sum/count, or 0 with a zero gradient if a set with a non-zero coefficient has no rows."""
-    used = [term for term in terms if term[0]]  # 0·∞ would be NaN
-    known = torch.stack([count > 0 for _, _, count in used]).all()
-    total = torch.stack([coefficient * (value / count.clamp(min=1)) for coefficient, value, count in used]).sum()
-    return torch.where(known, total, torch.zeros_like(total))

@@ -17,11 +17,12 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn import defaults
+from uulearn.data import TwoSets
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_degenerate
 from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
-from uulearn.estimator.reading import read_joint_table, read_two_tables
+from uulearn.estimator.reading import read_joint_table, read_tables
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
@@ -138,14 +139,14 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.executor = executor
 
     def fit(self, X: Any, sets: Any) -> Self:
-        """Search for the best setting on rows of both sets; ``sets`` contains the set of each row, 0 or 1."""
+        """Search for the best setting on rows of all sets; ``sets`` contains the set of each row, such as 0 or 1."""
         base = self._base()
         return self._search(base, read_joint_table(base.get_params(deep=False), X, sets))
 
-    def fit_sets(self, X0: Any, X1: Any) -> Self:
-        """Search for the best setting on set 0 and set 1, passed as separate tables."""
+    def fit_sets(self, X0: Any, X1: Any, *others: Any) -> Self:
+        """Search for the best setting on set 0, set 1 and more sets, passed as separate tables."""
         base = self._base()
-        return self._search(base, read_two_tables(base.get_params(deep=False), X0, X1))
+        return self._search(base, read_tables(base.get_params(deep=False), (X0, X1, *others)))
 
     def _base(self) -> UUClassifier:
         """Return a validated copy of the estimator in which ``n_estimators`` is the number of folds."""
@@ -200,7 +201,8 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plans = [_plan_of(common, classifier) for classifier in tried]
         store = None if self.store is None else FoldStore(self.store)
         fitted = train_all(Trials(plans), store=store, executor=self.executor)
-        sets = np.repeat([0, 1], data.sizes)
+        assert isinstance(common.data, TwoSets)  # a search reads all rows
+        sets = common.data.set_numbers.numpy()
         decided = [_decisions(plan, one, sets) for plan, one in zip(plans, fitted, strict=True)]
         candidates = _compare(settings, decided, sets, common.parameters.training_priors, base.target_prior)
         if failed := [(one.params, one.failure) for one in candidates if one.failure is not None]:
@@ -312,7 +314,7 @@ def _compare(
     settings: Sequence[dict[str, Any]],
     decided: Sequence[NDArray[np.float32] | Failure],
     sets: NDArray[np.int64],
-    set_priors: tuple[float, float],
+    set_priors: tuple[float, ...],
     target_prior: float,
 ) -> list[Candidate]:
     """Evaluate every setting and compare it with the best one; raise an error if all settings failed."""
@@ -320,9 +322,8 @@ def _compare(
         kind = NonFiniteRiskError if any(isinstance(one, NonFiniteRiskError) for one in decided) else ValueError
         listed = _list_failures(zip(settings, map(str, decided), strict=True))
         raise kind(f"all settings failed: {listed}; lower lr, scale the columns, or try another loss or method.")
-    n1 = int(sets.sum())
     none = NO_ESTIMATE
-    nothing = Evaluation(none, none, none, none, none, (len(sets) - n1, n1), labels_used=False)
+    nothing = Evaluation(none, none, none, none, none, tuple(np.bincount(sets).tolist()), labels_used=False)
     known = sets, set_priors, target_prior
     evaluated = [nothing if isinstance(one, Exception) else evaluate(one, *known) for one in decided]
     order = np.argsort([-one.accuracy.unclipped for one in evaluated], kind="stable")  # NaN comes last

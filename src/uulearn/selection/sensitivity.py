@@ -34,7 +34,6 @@ from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_targ
 from uulearn.selection import figures
 from uulearn.selection.figures import LETTERS
 from uulearn.training.batched import BatchedTrainer, Run
-from uulearn.training.batched.out_of_fold import can_be_batched
 from uulearn.training.options import TrainingOptions, resolve_device
 from uulearn.training.progress import format_duration
 from uulearn.training.workers import Workers, join_workers
@@ -407,7 +406,7 @@ def _train_all(
         plan.folds is None
         and isinstance(learner, NetworkLearner)
         and isinstance(learner.model, str)
-        and can_be_batched(learner.model, train, learner.options)
+        and learner.can_be_batched(train)
     )
     budget = None
     if allowed is not None:

@@ -6,9 +6,10 @@ unbiased:
 
     (1 − π) + Σ_j w_j·s_j    with    Σ_j w_j·θ_j = π    and    Σ_j w_j·(1 − θ_j) = −(1 − π).
 
-For two sets, the weights w are unique, and the estimate is one minus the zero-one UU risk (Eq. 4). For more sets, the
-weights minimize Σ w_j²/(4·n_j), the largest variance over all classifiers. This is equivalent to a weighted
-least-squares fit through the points (θ_j, s_j). Sets with equal priors are pooled.
+The weights are w_j = a_j − b_j, with the coefficients of `uulearn.risk.multi_set_coefficients`, so the estimate is one
+minus the zero-one UU risk (Eq. 4). For more than two sets, the weights minimize Σ w_j²/(4·n_j), the largest variance
+over all classifiers. This is equivalent to a weighted least-squares fit through the points (θ_j, s_j). Sets with equal
+priors are pooled.
 """
 
 from typing import NamedTuple
@@ -16,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from uulearn.risk.coefficients import check_target_prior
-from uulearn.surrogate.inversion import Floats, Priors, check_fractions, read_priors
+from uulearn.risk.coefficients import estimation_cost, multi_set_coefficients
+from uulearn.surrogate.inversion import Floats, Priors, read_priors
 
 
 class AccuracyWeights(NamedTuple):
@@ -36,14 +37,10 @@ def accuracy_weights(set_priors: Priors, set_sizes: ArrayLike, target_prior: flo
     >>> accuracy_weights((0.75, 0.25), (100, 100), 0.5)
     AccuracyWeights(offset=0.5, weights=array([ 1., -1.]), standard_error=0.0707...)
     """
-    theta = read_priors(set_priors)
-    rho = check_fractions(set_sizes, len(theta))
-    pi = check_target_prior(target_prior)
-    centered = theta - rho @ theta
-    level, slope = 2 * pi - 1, pi - (2 * pi - 1) * (rho @ theta)
-    weights = rho * (level + slope * centered / (rho @ centered**2))
-    sizes = np.asarray(set_sizes, dtype=np.float64)
-    return AccuracyWeights(1 - pi, weights, float(0.5 * np.sqrt((weights**2 / sizes).sum())))
+    theta, sizes = read_priors(set_priors).tolist(), np.asarray(set_sizes).tolist()
+    found = multi_set_coefficients(theta, sizes, target_prior)
+    error = estimation_cost(theta, target_prior, sizes).standard_error
+    return AccuracyWeights(1 - target_prior, np.subtract(*found), error)
 
 
 def estimate_accuracy(scores: ArrayLike, sets: NDArray[np.int64], set_priors: Priors, target_prior: float) -> float:

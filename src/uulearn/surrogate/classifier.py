@@ -26,8 +26,8 @@ from sklearn.utils.validation import (
 )
 
 from uulearn.defaults import TARGET_PRIOR
-from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning
-from uulearn.risk.coefficients import CLOSE_PRIORS, check_target_prior
+from uulearn.exceptions import SuspiciousScoreWarning
+from uulearn.risk.coefficients import check_target_prior, warn_if_close
 from uulearn.surrogate.accuracy import accuracy_weights, estimate_accuracy
 from uulearn.surrogate.calibration import MixtureCalibratedClassifier
 from uulearn.surrogate.inversion import Floats, Inversion, invert_set_posterior, read_priors
@@ -139,7 +139,7 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
             if not (mass > 0).all():
                 raise ValueError(f"all rows of set {int(mass.argmin())} have sample_weight 0 (a class is missing).")
             fractions = mass / mass.sum()
-        _warn_if_close(theta, self.target_prior, tuple(sizes.tolist()))
+        warn_if_close(theta.tolist(), self.target_prior, sizes.tolist())
         classifier = self._classifier(theta, fractions, cv).fit(X, membership, **weights)
 
         validate_data(self, X, skip_check_array=True)  # after training, because a failed fit must not change the state
@@ -233,22 +233,6 @@ class SurrogateSetClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator)
         tags.input_tags.allow_nan = inputs.allow_nan
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _warn_if_close(theta: Floats, target_prior: float, sizes: tuple[int, ...]) -> None:
-    """Warn if all priors are close to each other, and report the standard error of the accuracy."""
-    span = float(np.ptp(theta))
-    if span >= CLOSE_PRIORS:
-        return
-    error = accuracy_weights(theta, sizes, target_prior).standard_error
-    labels = max(1, round(0.25 / error**2))
-    warnings.warn(
-        f"set_priors={tuple(theta.tolist())} differ by only {span:.3g}: these {sum(sizes):,} rows estimate the "
-        f"accuracy with a standard error of up to {100 * error:.2g} points, equivalent to {labels:,} labeled rows; "
-        "use sets whose class priors differ more, or many more rows.",
-        ClosePriorsWarning,
-        stacklevel=3,
-    )
 
 
 def _read_sets(sets: Any, n_rows: int, n_sets: int) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from uulearn.risk import UUCoefficients
+from uulearn.risk import MultiSetCoefficients, UUCoefficients
 from uulearn.training.history import History
 from uulearn.training.options import RunOptions
 
@@ -100,12 +100,16 @@ class CrossedEpochs:
     def __init__(
         self,
         sizes: tuple[int, int],
-        coefficients: Sequence[UUCoefficients],
+        coefficients: Sequence[UUCoefficients | MultiSetCoefficients],
         seeds: Sequence[int],
         smoothing: int,
         first: int = 1,
+        numbers: Tensor | None = None,
     ) -> None:
-        self.sizes = list(sizes)
+        self.sizes, self.numbers = sizes, numbers
+        """If the two sets are groups of sets: the set of every held-out row, shape (n,)."""
+        known = [own.of_sets if isinstance(own, UUCoefficients) else own for own in coefficients]
+        self.n_sets = len(known[0].positive)
         self.parts = torch.stack([_assign_parts(sizes, seed) for seed in seeds])
         """Part number of every held-out row, with the rows of set 0 first; shape (R, n)."""
         self.errors: list[Tensor] = []
@@ -115,10 +119,10 @@ class CrossedEpochs:
         self.magnitude = torch.full((len(seeds), EPOCH_PARTS), math.nan)
         """Mean magnitude of all scores at the epoch selected without one of the parts, shape (R, parts)."""
         self._best = [[BestEpoch(smoothing, None, first) for _ in range(EPOCH_PARTS)] for _ in seeds]
-        # If q and q′ are the fractions of each set predicted positive, the error is a − c − (a + b)q + (c + d)q′.
-        self._constants = torch.tensor([[a - c] for a, _, c, _ in coefficients], dtype=torch.float64)
-        slopes = torch.tensor([[-(a + b), c + d] for a, b, c, d in coefficients], dtype=torch.float64)
-        self._slopes = slopes[:, None] / self._count_others(torch.ones_like(self.own))
+        # If q_j is the fraction of set j predicted positive, the error is Σ a_j − Σ (a_j − b_j)·q_j.
+        positive, negative = (torch.tensor(values, dtype=torch.float64) for values in zip(*known, strict=True))
+        self._constants = positive.sum(1, keepdim=True)
+        self._slopes = (negative - positive)[:, None] / self._count_others(torch.ones_like(self.own)).clamp(min=1)
 
     def update(self, scores: Tensor, running: Sequence[bool]) -> None:
         """Add the scores of the next epoch, shape (R, n); runs that have stopped are not updated."""
@@ -156,12 +160,15 @@ class CrossedEpochs:
                     best.update(error)
 
     def _count_others(self, marked: Tensor) -> Tensor:
-        """Return the number of marked rows of each set outside each part, shape (R, parts, 2)."""
-        counts = []
-        for own, parts in zip(*(torch.split(rows, self.sizes, 1) for rows in (marked, self.parts)), strict=True):
-            inside = torch.zeros(self.magnitude.shape, dtype=torch.float64).scatter_add_(1, parts, own.double())
-            counts.append(inside.sum(1, keepdim=True) - inside)
-        return torch.stack(counts, 2)
+        """Return the number of marked rows of each set outside each part, shape (R, parts, m)."""
+        runs, parts = self.magnitude.shape
+        numbers = self.numbers
+        if numbers is None:
+            numbers = torch.repeat_interleave(torch.arange(2), torch.tensor(self.sizes))
+        inside = torch.zeros((runs, parts * self.n_sets), dtype=torch.float64)
+        inside = inside.scatter_add_(1, self.parts * self.n_sets + numbers, marked.double())
+        inside = inside.reshape(runs, parts, self.n_sets)
+        return inside.sum(1, keepdim=True) - inside
 
 
 def _assign_parts(sizes: tuple[int, int], seed: int) -> Tensor:

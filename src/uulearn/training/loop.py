@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from uulearn.models.normalization import synchronized
 from uulearn.risk import LOSSES, UURisk
 from uulearn.risk.corrections import get_method
 from uulearn.risk.distributed import sum_over_workers
-from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, row_weights, weighted_risk
+from uulearn.risk.functional import RowWeights, flat_scores, pn_risk, weighted_risk
 from uulearn.training.averaging import MovingAverage
 from uulearn.training.checkpoint import Checkpoint, fingerprint
 from uulearn.training.consistency import ConsistencyTerm, Counts, agreement
@@ -149,7 +150,9 @@ class Trainer:
         if options.consistency is not None:
             self.consistency = ConsistencyTerm(options, self.final_model, risk, self.plan, few)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if options.compile else self.model
-        graphed = options.graph and self.device.type == "cuda" and self.workers is None
+        # With more than two sets, the weights of the rows differ between batches, so no graph can contain them.
+        fixed = self.workers is None and data.origins is None
+        graphed = options.graph and self.device.type == "cuda" and fixed
         self._graphed = GraphedFunction(self._update_static, self.device, self._snapshot) if graphed else None
         self._static_rows: dict[tuple[Counts, Counts, bool], tuple[Tensor, Tensor | None]] = {}
         self._weights: dict[tuple[Counts, Counts], RowWeights] = {}
@@ -163,8 +166,10 @@ class Trainer:
         self._best_weights: dict[str, Any] | None = None
         self.crossed: CrossedEpochs | None = None
         if self.best is not None and self.validation is not None and min(self.validation.sizes) > 1:
-            about = [risk.coefficients], [options.seed], options.smoothing
-            self.crossed = CrossedEpochs(self.validation.sizes, *about)
+            about = [risk.coefficients_of(self.validation.set_numbers)], [options.seed], options.smoothing
+            origins = self.validation.origins
+            numbers = None if origins is None else torch.cat(origins)
+            self.crossed = CrossedEpochs(self.validation.sizes, *about, numbers=numbers)
 
     @property
     def final_model(self) -> nn.Module:
@@ -267,14 +272,16 @@ class Trainer:
         n_rows: list[int] = []
         consistency = self.consistency if self.consistency is not None and self.consistency.start_epoch(epoch) else None
         batches = self.data.epoch(self.plan, self.options.seed, epoch, self.device, self.rows_dtype)
+        several_sets = self._weights_of_several_sets(epoch)
         for number, (x, counts) in enumerate(batches):
             whole = self.plan.whole_counts(number)
+            weights = None if several_sets is None else several_sets(number)
             if self.options.input_scale != 1.0:
                 x.mul_(self.options.input_scale)
             strong = None if consistency is None else self._laid_out(consistency.strong(x, counts))
             if self.augment is not None:
                 x = self.augment(x)
-            metrics.append(self.step(self._laid_out(x), counts, whole, strong))
+            metrics.append(self.step(self._laid_out(x), counts, whole, strong, weights))
             n_rows.append(sum(whole))
             # Reading a value is fast on a CPU but stalls a GPU, so on a GPU the check is made at the end of the epoch.
             if self.device.type == "cpu" and not math.isfinite(metrics[-1][OBJECTIVE].item()):
@@ -295,22 +302,38 @@ class Trainer:
     def _laid_out(self, x: Tensor) -> Tensor:
         return x.contiguous(memory_format=torch.channels_last if self.channels_last else torch.contiguous_format)
 
-    def step(self, x: Tensor, counts: Counts, whole: Counts, strong: Tensor | None = None) -> Tensor:
+    def step(
+        self,
+        x: Tensor,
+        counts: Counts,
+        whole: Counts,
+        strong: Tensor | None = None,
+        weights: RowWeights | None = None,
+    ) -> Tensor:
         """Perform one training step, and return the `BATCH_METRICS` of the batch, shape (5,).
 
         ``counts`` is the number of rows of each set in x; ``whole`` is this number for the full batch of all workers.
         If a ``strong`` view of the rows is given, the consistency loss is added to the objective, and the result also
-        contains the `CONSISTENCY_METRICS`.
+        contains the `CONSISTENCY_METRICS`. For more than two sets, ``weights`` are the weights of the rows.
         """
-        update = self._replay if self._graphed else self._update
-        metrics = update(x, counts, whole, strong)
+        if self._graphed:
+            metrics = self._replay(x, counts, whole, strong)
+        else:
+            metrics = self._update(x, counts, whole, strong, weights)
         if self.average is not None:
             self.average.update()
         if self.scheduler is not None and self.options.scheduler_interval == "batch":
             self.scheduler.step()
         return metrics
 
-    def _update(self, x: Tensor, counts: Counts, whole: Counts, strong: Tensor | None = None) -> Tensor:
+    def _update(
+        self,
+        x: Tensor,
+        counts: Counts,
+        whole: Counts,
+        strong: Tensor | None = None,
+        own_weights: RowWeights | None = None,
+    ) -> Tensor:
         """Run the forward pass, compute the risk, run the backward pass, and step the optimizer."""
         metrics: list[Tensor] = []
         consistency = None if strong is None else self.consistency
@@ -322,7 +345,7 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
             with self._autocast():
                 scores = self._forward(x)
-            weights, scores = self._batch_weights(counts, whole), flat_scores(scores)
+            weights, scores = own_weights or self._batch_weights(counts, whole), flat_scores(scores)
             total = None if self.workers is None else sum_over_workers
             risk = weighted_risk(scores, weights, self.risk.loss, self.risk.method, total)
             objective, more = risk.objective, []
@@ -389,8 +412,26 @@ class Trainer:
     def _batch_weights(self, counts: Counts, whole: Counts) -> RowWeights:
         if (counts, whole) not in self._weights:
             sets = torch.cat([torch.zeros(counts[0]), torch.ones(counts[1])]).to(self.device)
-            self._weights[counts, whole] = row_weights(sets, self.risk.coefficients, counts=whole)
+            self._weights[counts, whole] = self.risk.row_weights(sets, counts=whole)
         return self._weights[counts, whole]
+
+    def _weights_of_several_sets(self, epoch: int) -> Callable[[int], RowWeights] | None:
+        """Return the row weights of each batch of an epoch; None for two sets, whose weights depend on counts only."""
+        if self.data.origins is None:
+            return None
+        shuffles = self.plan.shuffles(self.options.seed, epoch)
+        sets = [origin[order] for origin, order in zip(self.data.origins, shuffles, strict=True)]
+        whole_plan = dataclasses.replace(self.plan, worker=0, workers=1)
+
+        def weights(number: int) -> RowWeights:
+            own, whole = (
+                torch.cat([part[rows] for part, rows in zip(sets, plan.bounds(number), strict=True)])
+                for plan in (self.plan, whole_plan)
+            )
+            counts = torch.bincount(whole, minlength=len(self.risk.set_priors))
+            return self.risk.row_weights(own.to(self.device), counts=counts)
+
+        return weights
 
     # -------------------------------------------------------------------------------------------------------- records
 
@@ -416,8 +457,7 @@ class Trainer:
             if self.crossed is not None:
                 self.crossed.update(scores[None], [True])
             if self._validation_weights is None:
-                sets = torch.repeat_interleave(torch.arange(2), torch.tensor(self.validation.sizes))
-                self._validation_weights = row_weights(sets, self.risk.coefficients)
+                self._validation_weights = self.risk.row_weights(self.validation.set_numbers)
             weights = self._validation_weights
             risk = weighted_risk(scores, weights, self.risk.loss, self.risk.method)._asdict()
             risk["zero_one"] = weighted_risk(scores, weights, LOSSES["zero_one"], UNBIASED).unbiased

@@ -41,7 +41,8 @@ class Variant:
 
     def run(self, rows: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor], seed: int) -> Run:
         """Return a run with these settings."""
-        risk = (self.risk.set_priors, self.risk.target_prior, self.risk.method)
+        first, second = self.risk.set_priors
+        risk = ((first, second), self.risk.target_prior, self.risk.method)
         rates: dict[str, Any] = {"lr": self.lr, "l2": self.l2, "weight_decay": self.weight_decay}
         return Run(rows, *risk, seed=seed, held_out=held_out, **rates)
 

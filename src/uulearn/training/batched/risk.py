@@ -30,6 +30,8 @@ class BatchedRisk:
         self.runs, self.loss, self.device = runs, loss, device
         self.target_prior = torch.tensor([run.target_prior for run in runs], device=device)
         methods = [run.resolved_method for run in runs]
+        if any(method.objective == "surrogate" for method in methods):
+            raise ValueError("batched training does not support method='surrogate'; train the models one by one.")
         self._biased = torch.tensor([m.objective == "membership" for m in methods], device=device)
         self._any_biased = bool(self._biased.any())
         functions = [[method.corrections[which] for method in methods] for which in (0, 1)]
@@ -42,7 +44,11 @@ class BatchedRisk:
         if counts not in self._weights:
             sets = torch.repeat_interleave(torch.arange(2), torch.tensor(counts))
             each = [row_weights(sets, run.coefficients) for run in self.runs]
-            self._weights[counts] = RowWeights(*(torch.stack(part).to(self.device) for part in zip(*each, strict=True)))
+            positive, negative, membership = (
+                torch.stack([getattr(weights, name) for weights in each]).to(self.device)
+                for name in ("positive", "negative", "membership")
+            )
+            self._weights[counts] = RowWeights(positive, negative, membership)
         return self._weights[counts]
 
     def risk(self, scores: Tensor, weights: RowWeights) -> BatchedRiskParts:
