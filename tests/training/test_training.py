@@ -203,8 +203,8 @@ def test_moving_average_equals_its_definition():
     decay, seen = 0.9, []
 
     class Watched(Trainer):
-        def step(self, x, counts, whole, strong=None):
-            result = super().step(x, counts, whole, strong)
+        def step(self, *batch):
+            result = super().step(*batch)
             seen.append(self.model.output.weight.detach().clone())
             return result
 
