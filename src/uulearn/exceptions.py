@@ -68,7 +68,7 @@ class NotAMixtureWarning(UUWarning):
 
     headline = "The rows to score differ from both sets"
     advice = (
-        "The estimated accuracy does not hold for these rows; check how they were collected, and label some of them to "
+        "The estimated accuracy may be wrong for these rows; check how they were collected, and label some of them to "
         "measure the accuracy."
     )
 

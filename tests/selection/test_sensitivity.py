@@ -19,6 +19,7 @@ from torch import nn
 from helpers.plain import plain_classifier
 from uulearn.data import DenseRows, TwoSets, hold_out
 from uulearn.estimator import run_plan
+from uulearn.estimator.learners import NetworkLearner
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
@@ -108,7 +109,7 @@ def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatc
     arguments = {"errors": (-0.1, 0.1), "test_data": (X[::3], y[::3])}
     together = prior_sensitivity(classifier, X, sets, **arguments)
     stacked = dict(scored)
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
     apart = prior_sensitivity(classifier, X, sets, **arguments)
     assert (together.batched, apart.batched) == (True, False)
     assert list(stacked) == list(scored)
@@ -190,7 +191,7 @@ def test_ensembles_are_evaluated_on_held_out_rows(data, scored):
 @pytest.mark.parametrize("stacked", [True, False])
 def test_no_run_trains_on_held_out_rows(stacked, data, scored, monkeypatch):
     X, sets, _ = data
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: stacked)
+    monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: stacked)
     prior_sensitivity(linear(), X, sets, errors=[0.1])
     before = {assumption: one.rows for assumption, one in scored.items()}
     held_out = held_out_of(X, sets, 0.2)
@@ -452,7 +453,7 @@ def test_raises_if_risk_overflows_for_the_guess(data, monkeypatch):
         prior_sensitivity(classifier, X, sets)
     fits = []
     monkeypatch.setattr(sensitivity, "run_plan", lambda plan: fits.append(plan) or run_plan(plan))
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
     with pytest.raises(NonFiniteRiskError, match=r"stopped being finite in epoch \d"):
         prior_sensitivity(classifier, X, sets)
     assert len(fits) == 1  # nothing else is trained
@@ -480,7 +481,7 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
             return dataclasses.replace(result, history=history, error=NonFiniteRiskError())
 
         monkeypatch.setattr(sensitivity, "run_plan", diverging)
-        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
     found = prior_sensitivity(linear(), X, sets, errors=[-0.1, 0.1])
     assert found.skipped == (Skipped(bad, "the risk was not finite in epoch 3"),)
     assert [row.assumption.error for row in found.along("pi")] == [-0.1, 0.0]
@@ -491,7 +492,7 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
 def test_warnings_are_raised_once_for_the_guess(stacked, data, monkeypatch):
     X, sets, _ = data
     if not stacked:
-        monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+        monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
 
     def warnings_of(*args, **arguments):
         with warnings.catch_warnings(record=True) as given:
@@ -525,7 +526,7 @@ def one_by_one(monkeypatch):
 
     monkeypatch.setattr(sensitivity, "read_clock", lambda: clock.now)
     monkeypatch.setattr(sensitivity, "run_plan", timed)
-    monkeypatch.setattr(sensitivity, "can_be_batched", lambda *_: False)
+    monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
     return clock
 
 

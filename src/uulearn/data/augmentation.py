@@ -166,7 +166,11 @@ ROW_AUGMENTATIONS = ("swap", "noise")
 
 
 def describe_names(others: Sequence[str] = ()) -> str:
-    """Describe the names of augmentations and of ``others`` for an error message."""
+    """Describe the names of augmentations and of ``others`` for an error message.
+
+    >>> describe_names()[:31]
+    "one of 'flip', 'shift', 'affine"
+    """
     examples = ", ".join(example for _, example in STRENGTHS.values())
     names = ", ".join(map(repr, (*AUGMENTATIONS, *others)))
     return f"one of {names}, with a strength as in {examples}, several of them joined by '+', or a function of a batch"
