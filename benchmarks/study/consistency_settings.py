@@ -60,6 +60,24 @@ WEAK = {"augment": "shift:1"}
 VIEW = {**WEAK, "strong": "shift:2+cutout:0.5"}
 AFFINE = {"augment": "affine:0.1+shift:1", "strong": "affine:0.2+shift:2+cutout:0.5"}
 
+CHOSEN = AFFINE | {"l2": 5e-4, "fraction": 1.0}
+"""The setting with the lowest risk without labels."""
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "chosen": CHOSEN,
+    "label 60% of the rows": CHOSEN | {"fraction": 0.6},
+    "label 80% of the rows": CHOSEN | {"fraction": 0.8},
+    "label 90% of the rows": CHOSEN | {"fraction": 0.9},
+    "label the rows above 95%, as FixMatch": CHOSEN | {"fixed_threshold": True},
+    "weight 0.5": CHOSEN | {"weight": 0.5},
+    "weight 2": CHOSEN | {"weight": 2.0},
+    "no moving average": CHOSEN | {"ema": 0.01},  # almost the present weights
+    "weak view instead of the strong view": CHOSEN | {"strong": AFFINE["augment"]},
+    "no consistency training, weak view": {"augment": AFFINE["augment"], "l2": 5e-4},
+    "no consistency training, strong view": {"augment": AFFINE["strong"], "l2": 5e-4},
+    "no consistency training, no augmentation": {"l2": 5e-4},
+}
+"""Changes of the chosen setting that are measured with labels (``--paper``)."""
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "no augmentation": {},
     "weak view": WEAK,
@@ -113,9 +131,17 @@ def configuration(name: str, tasks: str, quick: bool) -> Record:
     """Return the complete configuration of one setting."""
     changes = {"epochs": 3, "rows": 200} if quick else {}
     found: Record = normalized(
-        {"setting": name, "tasks": tasks, "seeds": SEEDS[tasks], "rows": 30_000, **BASE, **SETTINGS[name], **changes}
-    )
+        {
+            "setting": name, "tasks": tasks, "seeds": SEEDS[tasks], "rows": 30_000, **BASE, **settings_of(tasks)[name],
+            **changes,
+        }
+    )  # fmt: skip
     return found
+
+
+def settings_of(tasks: str) -> dict[str, dict[str, Any]]:
+    """Return the settings that are compared on the tasks of the paper (ablations), or on the other tasks."""
+    return ABLATIONS if tasks == "paper" else SETTINGS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,8 +275,9 @@ def main() -> None:
     if asked.choose:
         choose(path)
         return
-    names = [name for name in SETTINGS if not asked.only or any(part in name for part in asked.only)]
-    planned = [configuration(name, "paper" if asked.paper else "other", asked.quick) for name in names]
+    tasks = "paper" if asked.paper else "other"
+    names = [name for name in settings_of(tasks) if not asked.only or any(part in name for part in asked.only)]
+    planned = [configuration(name, tasks, asked.quick) for name in names]
     complete(planned, functools.partial(fit, asked.data_dir, asked.device), tell, path, minutes=asked.minutes)
 
 
