@@ -7,21 +7,27 @@ changed parameters. Labels of test rows are used only to measure accuracy and ca
 ``results/study`` and are not repeated.
 
     python benchmarks/study/finals.py [--dataset mnist …] [--fit 'refined={"self_training_rounds": 3}' …] [--quick]
-        [--out DIR]
+        [--together 5] [--out DIR]
+
+On a GPU, a single ensemble of MLPs is too small to use the device fully. ``--together`` trains the models of several
+fits in one batch. Each fit still has its own rows, folds, early stopping, calibration and initial weights.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from shared import Record, environment, split_parameters
+from together import fit_together
 
 from uulearn import UUClassifier
 from uulearn.datasets import BinaryTask, load_task, make_sets
@@ -49,10 +55,31 @@ def runs(dataset: str, fits: dict[str, dict[str, Any]], seeds: range, sizes: lis
     ]  # fmt: skip
 
 
-def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Record:
-    """Draw the sets, fit, and measure on labelled test rows."""
-    flat = run["model"] == "mlp"
-    task = task.flat() if flat else task
+def fit(group: Sequence[dict[str, Any]], task: BinaryTask, device: str, curves: bool) -> list[Record]:
+    """Draw the sets of each run, fit all of them, and measure on labelled test rows."""
+    task = task.flat() if group[0]["model"] == "mlp" else task
+    started = time.perf_counter()
+    prepared = [_prepare(run, task, device) for run in group]
+    test = (task.X_test, task.y_test) if curves else None
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        if len(group) == 1:
+            (classifier, rows, sets), *_ = prepared
+            classifier.fit(rows, sets, test_data=test)
+        else:
+            fit_together(prepared)
+    seconds = time.perf_counter() - started
+    messages = sorted({f"{w.category.__name__}: {w.message}" for w in warned})
+    return [
+        _measure(run, classifier, task) | {
+            "warnings": messages, "seconds": round(seconds / len(group), 2), "fits_together": len(group),
+        }
+        for run, (classifier, *_) in zip(group, prepared, strict=True)
+    ]  # fmt: skip
+
+
+def _prepare(run: dict[str, Any], task: BinaryTask, device: str) -> tuple[UUClassifier, Any, Any]:
+    """Return the classifier, the rows and the set of each row."""
     drawn = make_sets(
         np.arange(len(task.y_train))[:, None],
         task.y_train,
@@ -75,11 +102,10 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
         progress=False,
         **changes,
     )
-    started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        classifier.fit(task.X_train[rows], sets, test_data=(task.X_test, task.y_test) if curves else None)
-    seconds = time.perf_counter() - started
+    return classifier, task.X_train[rows], sets
+
+
+def _measure(run: dict[str, Any], classifier: UUClassifier, task: BinaryTask) -> Record:
     probabilities = classifier.predict_proba(task.X_test)[:, 1]
     history, evaluated = classifier.history_, classifier.out_of_fold_evaluation_
     recorded = [name for name in ("test_accuracy", "validation_zero_one") if len(history) and name in history[0]]
@@ -102,10 +128,8 @@ def fit(run: dict[str, Any], task: BinaryTask, device: str, curves: bool) -> Rec
             for turn in classifier.self_training_ or []
         ],
         "parameters": {name: _plain(value) for name, value in parameters.items() if name != "training"},
-        "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in warned}),
         "stop_reason": history.stop_reason,
         "environment": environment(str(next(classifier.model_.parameters()).device)),
-        "seconds": round(seconds, 2),
     }
 
 
@@ -140,6 +164,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/study"))
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--together", type=int, default=1, help="maximum number of fits in one batch (MLPs on CUDA)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no fit after this time")
     parser.add_argument("--quick", action="store_true", help="tiny sets, only to check that the script runs")
     arguments = parser.parse_args()
@@ -150,18 +175,34 @@ def main() -> None:
         wanted = runs(dataset, read_fits(arguments.fit), seeds, sizes)
         missing = [r for r in store.missing(wanted) if not arguments.priors or r["set_priors"][0] in arguments.priors]
         task = load_task(dataset, data_dir=arguments.data_dir) if missing else None
-        for run in missing:
+        size = arguments.together if MODELS[dataset] == "mlp" else 1
+        by_fit = [list(own) for _, own in itertools.groupby(sorted(missing, key=_fit_name), _fit_name)]
+        groups = [own[start : start + size] for own in by_fit for start in range(0, len(own), size)]
+        for group in groups:
             if time.monotonic() - started + slowest > arguments.seconds:
                 print("the time limit is reached; run the same command again to continue")
                 return
             assert task is not None
-            record = fit(dict(run), task, arguments.device, arguments.curves)
-            store.add(record)
-            slowest = max(slowest, record["seconds"])
-            said = f"{dataset} {run['set_priors']} seed {run['seed']} {run['fit']}: {record['test_accuracy']:.4f}"
-            rounds = "".join("+" if turn["better"] else "-" for turn in record["rounds"])
-            print(f"{said}, estimate {record['estimate']} {rounds} ECE {record['calibration_error']:.3f}, "
-                  f"best epoch {record['best_epoch']}, {record['seconds']:.1f} s", flush=True)  # fmt: skip
+            begun = time.monotonic()
+            records = fit([dict(run) for run in group], task, arguments.device, arguments.curves)
+            store.add_all(records)
+            slowest = max(slowest, time.monotonic() - begun)
+            for record in records:
+                print(_describe(record), flush=True)
+
+
+def _fit_name(run: Mapping[str, Any]) -> str:
+    return str(run["fit"])
+
+
+def _describe(record: Record) -> str:
+    run = record["configuration"]
+    rounds = "".join("+" if turn["better"] else "-" for turn in record["rounds"])
+    return (
+        f"{run['dataset']} {run['set_priors']} seed {run['seed']} {run['fit']}: {record['test_accuracy']:.4f}, "
+        f"estimate {record['estimate']} {rounds} ECE {record['calibration_error']:.3f}, "
+        f"best epoch {record['best_epoch']}, {record['seconds']:.1f} s"
+    )
 
 
 if __name__ == "__main__":
