@@ -38,6 +38,9 @@ from uulearn.training import TrainingOptions
 MODELS = {"mnist": "mlp", "fashion_mnist": "mlp", "kmnist": "mlp", "cifar10": "resnet32"}
 PRIORS = ((0.8, 0.2), (0.7, 0.3), (0.6, 0.4))
 SUPERVISED = "supervised"
+STUDY, SMALLER = "finals", "finals-smaller"
+"""Names of this study with sets of the paper's size, and with smaller sets."""
+SIZES = [30_000, 30_000]
 FIRST_SEED = 10
 """Smaller seeds were used to choose the defaults."""
 
@@ -46,8 +49,8 @@ def runs(dataset: str, fits: dict[str, dict[str, Any]], seeds: range, sizes: lis
     """Return the configurations of one dataset."""
     return [
         {
-            "study": "finals", "dataset": dataset, "model": MODELS[dataset], "sizes": sizes, "set_priors": list(priors),
-            "seed": seed, "fit": name, "changes": changes,
+            "study": STUDY if sizes == SIZES else SMALLER, "dataset": dataset, "model": MODELS[dataset], "sizes": sizes,
+            "set_priors": list(priors), "seed": seed, "fit": name, "changes": changes,
         }
         for seed in seeds
         for name, changes in fits.items()
@@ -159,7 +162,7 @@ def main() -> None:
     parser.add_argument("--priors", type=float, action="append", help="θ of the pairs wanted; all three by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--rows", type=int, default=30_000, help="rows of each set")
+    parser.add_argument("--rows", type=int, default=SIZES[0], help="rows of each set")
     parser.add_argument("--curves", action="store_true", help="also record the test accuracy of every epoch")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/study"))

@@ -29,7 +29,9 @@ from uulearn.training.early_stopping import BestEpoch
 AXES = ("loss", "method", "slope", "lr", "lr_decay", "l2", "ema", "batch_size", "held_out", "epochs")
 CELL = ("dataset", "set_priors", "seed")
 HORIZONS = (50, 100, 200)
-TITLES = {"refined": "self-training", SUPERVISED: "with labels"}
+TITLES = {
+    "refined": "self-training", SUPERVISED: "with labels", f"{SUPERVISED}-augmented": "with labels, augmented",
+}  # fmt: skip
 """Names of fits on the page; other fits have the name of the record."""
 
 
@@ -139,7 +141,7 @@ def finals_page(records: Sequence[Record]) -> str:
         "# The defaults on images",
         "",
         "Test accuracy in percent: mean (standard deviation) over seeds that were not used to choose the defaults. "
-        "Labels are used for training only in the column “with labels”.",
+        "Labels are used for training only in the columns “with labels”.",
         "",
         *_table(["", "priors", "paper's best", *titles], rows),
         "",

@@ -13,11 +13,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / "study"))
 
 import consistency_errors
+import consistency_resnet
 import consistency_tables
+import noisy_labels
 import records
+from consistency_settings import ABLATIONS, STORE
 from consistency_settings import PRIORS as SETTING_PRIORS
-from consistency_settings import STORE
-from finals import FIRST_SEED, MODELS, PRIORS, SUPERVISED
+from finals import FIRST_SEED, MODELS, PRIORS, SMALLER, STUDY, SUPERVISED
 from study_tables import signed, table
 
 from uulearn.reproduction.experiments import DATASET_NAMES
@@ -26,6 +28,7 @@ from uulearn.reproduction.statistics import mean_std
 from uulearn.reproduction.store import RunStore
 
 ROOT = Path(__file__).resolve().parents[3]
+AUGMENTED = f"{SUPERVISED}-augmented"
 CHOSEN = "affine, L2 5e-4, fraction 1"
 BASE = "consistency"
 LIBRARIES = ("uulearn", "torchvision, whole batch alike", "torchvision, one by one")
@@ -35,46 +38,133 @@ Record = dict[str, Any]
 
 def facts() -> dict[str, str]:
     """Return all facts of the pages by name."""
-    finals = RunStore(ROOT / "results" / "study").records(study="finals")
-    parts = (_finals(finals), _settings(), _augmentation(), _table_settings(), _measured(), _errors())
+    store = RunStore(ROOT / "results" / "study")
+    finals, smaller = (store.records(study=name) for name in (STUDY, SMALLER))
+    parts = (_finals(finals), _smaller(smaller), _ablations(), _noisy_labels(finals), _resnet(), _speed(), _settings(),
+             _augmentation(), _table_settings(), _measured(), _errors())  # fmt: skip
     return dict(item for part in parts for item in part)
 
 
 def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Yield the accuracy in the twelve cells of Table 3, as far as it is measured."""
-    fits: dict[tuple[str, tuple[float, ...], str], list[float]] = defaultdict(list)
-    for record in found:
-        run = record["configuration"]
-        if run["seed"] >= FIRST_SEED and run["sizes"] == [30_000, 30_000]:
-            fits[run["dataset"], tuple(run["set_priors"]), run["fit"]].append(100 * record["test_accuracy"])
-    paper, rows, above = paper_table("table3"), [], 0
+    """Yield the accuracy in the twelve cells of Table 3, and the distance to training with labels."""
+    fits = _by_cell(found)
+    paper, rows, above, covered = paper_table("table3"), [], 0, []
     for dataset, model in MODELS.items():
         for priors in PRIORS:
-            ours = fits[dataset, priors, "consistency"]
-            if not ours:
-                continue
+            ours, augmented = (fits[dataset, priors, name] for name in ("consistency", AUGMENTED))
             best = max(cell.accuracy.mean for cell in paper[dataset, priors].values())
             labels = fmean(fits[dataset, priors, SUPERVISED])
-            mean, deviation = mean_std(ours)
-            above += mean > labels
-            spread = "" if deviation is None else f" ({deviation:.1f})"
+            above += fmean(ours) > labels
+            if augmented:
+                covered.append(100 * (fmean(ours) - best) / (fmean(augmented) - best))
             rows.append(
                 [
                     f"{DATASET_NAMES[dataset]}, {'MLP' if model == 'mlp' else 'ResNet-32'}",
                     f"{priors[0]:g}, {priors[1]:g}",
                     f"{best:.1f}",
                     f"{fmean(fits[dataset, priors, 'default']):.1f}",
-                    f"**{mean:.1f}**{spread}",
+                    f"**{fmean(ours):.1f}**{_spread(ours)}",
                     str(len(ours)),
                     f"{labels:.1f}",
+                    f"{fmean(augmented):.1f}{_spread(augmented)}" if augmented else "–",
+                    f"{covered[-1]:.0f}%" if augmented else "–",
                 ]
             )
             if priors == (0.6, 0.4):
-                yield f"{dataset}-0.6", f"{mean:.1f}"
+                yield f"{dataset}-0.6", f"{fmean(ours):.1f}"
                 yield f"{dataset}-0.6-default", rows[-1][3]
-    head = ["", "θ, θ′", "paper", "default", "consistency training", "seeds", "with labels, no augmentation"]
+                yield f"{dataset}-0.6-seeds", str(len(ours))
+    head = ["", "θ, θ′", "paper", "default", "consistency training", "seeds", "with labels",
+            "with labels, augmented", "distance"]  # fmt: skip
     yield "finals", table(head, rows, left=2)
+    yield "self-training", f"{fmean(fits['mnist', (0.6, 0.4), 'refined']):.1f}"
     yield "above-labels", f"{above} of {len(rows)}"
+    yield "label-seeds", str(len(fits["mnist", PRIORS[0], AUGMENTED]))
+    yield "distance-cells", str(len(covered))
+    for limit in (75, 90):
+        yield f"distance-{limit}", str(sum(value >= limit for value in covered))
+    evaluated = [one for one in found if one["configuration"]["fit"] == "consistency" and one["estimate"]]
+    for dataset in ("mnist", "fashion_mnist", "kmnist"):
+        own = [one for one in evaluated if one["configuration"]["dataset"] == dataset]
+        inside = [abs(one["estimate"][0] - one["test_accuracy"]) <= 1.96 * one["estimate"][1] for one in own]
+        yield f"{dataset}-covered", f"{sum(inside)} of {len(own)}"
+
+
+def _by_cell(found: Sequence[Record]) -> dict[tuple[str, tuple[float, ...], str], list[float]]:
+    """Return the accuracies of the seeds that chose nothing, by dataset, priors and fit, in percent."""
+    fits: dict[tuple[str, tuple[float, ...], str], list[float]] = defaultdict(list)
+    for record in found:
+        run = record["configuration"]
+        if run["seed"] >= FIRST_SEED:
+            fits[run["dataset"], tuple(run["set_priors"]), run["fit"]].append(100 * record["test_accuracy"])
+    return fits
+
+
+def _spread(values: Sequence[float]) -> str:
+    deviation = mean_std(values)[1]
+    return "" if deviation is None else f" ({deviation:.1f})"
+
+
+def _smaller(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """Yield the accuracy with smaller sets, without and with augmentation and consistency training."""
+    rows, names = [], {"default": "default", "augmented": "augmented", "consistency": "consistency training"}
+    sizes = sorted({record["configuration"]["sizes"][0] for record in found})
+    for size in sizes:
+        fits = _by_cell([record for record in found if record["configuration"]["sizes"][0] == size])
+        for dataset in ("mnist", "fashion_mnist", "kmnist"):
+            cells = [[fits[dataset, priors, name] for name in names] for priors in PRIORS]
+            texts = [f"{fmean(values):.1f}{_spread(values)}" for cell in cells for values in cell]
+            rows.append([DATASET_NAMES[dataset], f"{size:,}", *texts])
+    short = ["default", "augm.", "consist."]
+    head = ["", "rows", *(f"{name}, ({a:g}, {b:g})" for a, b in PRIORS for name in short)]
+    yield "smaller", table(head, rows)
+    yield "smaller-seeds", str(len(fits["mnist", PRIORS[0], "default"]))
+
+
+def _ablations() -> Iterator[tuple[str, str]]:
+    """Yield the accuracy of the chosen setting and of its changes, measured with labels."""
+    stored = [one for one in records.read([STORE]).fits.values() if one["configuration"]["tasks"] == "paper"]
+    values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in stored:
+        for run in one["runs"]:
+            values[one["configuration"]["setting"]][run["task"]].append(100 * run["accuracy"])
+    tasks, base = list(values["chosen"]), values["chosen"]
+    rows = [["chosen setting", *(f"{fmean(base[task]):.1f} ({stdev(base[task]):.1f})" for task in tasks)]]
+    for name in ABLATIONS:
+        if name != "chosen":
+            pairs = [zip(values[name][task], base[task], strict=True) for task in tasks]
+            rows.append([name, *(_mean([own - chosen for own, chosen in pair]) for pair in pairs)])
+    yield "ablations", table(["", *(DATASET_NAMES[task] for task in tasks)], rows)
+    yield "ablation-seeds", str(len(base[tasks[0]]))
+
+
+def _noisy_labels(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """Yield the accuracy of learning with noisy labels beside that of consistency training."""
+    fits, rows = _by_cell(found), []
+    for one in records.read([noisy_labels.STORE]).fits.values():
+        dataset, priors = one["configuration"]["dataset"], tuple(one["configuration"]["set_priors"])
+        ours = f"{fmean(fits[dataset, priors, 'consistency']):.1f}"
+        default = f"{fmean(fits[dataset, priors, 'default']):.1f}"
+        name = f"{DATASET_NAMES[dataset]}, ({priors[0]:g}, {priors[1]:g})"
+        rows.append([name, default, f"{100 * one['accuracy']:.1f}", ours])
+    yield "noisy-labels", table(["", "default", "noisy labels (DivideMix)", "consistency training"], rows)
+
+
+def _resnet() -> Iterator[tuple[str, str]]:
+    """Yield the label-free comparison of settings for ResNet-32."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for one in records.read([consistency_resnet.STORE]).fits.values():
+        found[one["configuration"]["setting"]].append(100 * one["risk"])
+    tasks = [f"classes {', '.join(map(str, task))}" for task in consistency_resnet.TASKS]
+    yield "resnet", table(["", *tasks], [[name, *(f"{risk:.1f}" for risk in risks)] for name, risks in found.items()])
+
+
+def _speed() -> Iterator[tuple[str, str]]:
+    """Yield the time of an epoch with consistency training relative to the time without it."""
+    stored = json.loads((ROOT / "benchmarks" / "results" / "gpu.json").read_text(encoding="utf-8"))["consistency"]
+    for model in ("mlp", "resnet32"):
+        without, with_ = (stored["results"][f"{model}{part}_seconds_an_epoch"] for part in ("", "_consistency"))
+        yield f"{model}-ratio", f"{with_ / without:.1f}"
 
 
 def _settings() -> Iterator[tuple[str, str]]:
