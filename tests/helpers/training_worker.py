@@ -38,6 +38,8 @@ FITS = {
     # Random views differ between processes; at this strength, they change nothing.
     "affine": {"consistency": {"ramp": (0, 0), "strong": "affine:1e-8"}, "training__augment": "affine:1e-8",
                "training__image_shape": (1, 1, 5), "epochs": 2},
+    "three sets": {"set_priors": (0.8, 0.2, 0.5), "epochs": 2, "validation_fraction": 0.2},
+    "three sets, surrogate": {"set_priors": (0.8, 0.2, 0.5), "epochs": 2, "method": "surrogate", "loss": "logistic"},
 }  # fmt: skip
 
 
@@ -56,6 +58,8 @@ def fitted(changes, **more):
         "training__distributed": "auto", "training__precision": "float32", "lr": 1e-3, "patience": None,
     }  # fmt: skip
     extra = {"test_data": (X[:50], labels[:50].astype(int))} if changes is FITS["tested"] else {}
+    if "set_priors" in changes:  # every fourth row belongs to a third set
+        sets = np.where(np.arange(len(sets)) % 4 == 0, 2, sets)
     classifier = UUClassifier((0.8, 0.2), 0.5).set_params(**plain | changes | more.pop("parameters", {}))
     return classifier.fit(X, sets, **extra, **more)
 
