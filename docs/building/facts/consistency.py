@@ -194,6 +194,9 @@ def _augmentation() -> Iterator[tuple[str, str]]:
     yield "augmentation-rows", f"{stored['configuration']['rows']:,}"
     slower = [one["speedup"]["uulearn"]["torchvision, one by one"] for one in stored["results"].values()]
     yield "augmentation-slower", f"{min(slower):,.0f} to {max(slower):,.0f}"
+    on_cpu = json.loads((ROOT / "benchmarks" / "results" / "augmentation_cpu.json").read_text(encoding="utf-8"))
+    ratios = [one["speedup"]["uulearn"]["kornia"] for one in on_cpu["results"].values()]
+    yield "augmentation-kornia", f"{min(ratios):.1f} to {max(ratios):.1f}"
 
 
 def _cell(run: Record) -> tuple[Any, ...]:
