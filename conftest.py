@@ -1,6 +1,7 @@
-"""Limit the threads of all tests, and compare the output of the README and the start pages with a tolerance.
+"""Limit the threads of all tests, and compare the output on pages with a tolerance.
 
-These pages show the exact output of one machine. Other machines may print slightly different numbers.
+Pages show the exact output of one machine. Processors with other vector instructions round differently, and training
+amplifies the difference: estimates of the same fit differ by up to 0.03.
 """
 
 import doctest
@@ -26,10 +27,10 @@ class TolerantChecker(doctest.OutputChecker):
         """Return whether the output matches the page."""
         from helpers.console_blocks import load_notebook_tool
 
-        return want == got or load_notebook_tool().matches(want, got)
+        return super().check_output(want, got, optionflags) or load_notebook_tool().matches(want, got)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Replace the checker of doctests in the README and the start pages."""
-    if item.path.suffix == ".md" and item.path.parent in (ROOT, ROOT / "docs" / "start"):
+    """Replace the checker of doctests on pages; docstrings are compared exactly."""
+    if item.path.suffix == ".md":
         item.runner._checker = TolerantChecker()
