@@ -107,6 +107,9 @@ def test_publishing_needs_no_password():
         ("on: push\njobs: {a: {runs-on: x, steps: []}}", "has no 'timeout-minutes'"),
         ("jobs: {}", "needs the keys 'on' and 'jobs'"),
         ("on: [", "is not valid YAML"),
+        ("on: push\njobs: {a: }", "job a is empty"),
+        (MINIMAL.format(step='{run: "make test\\n\\nmake test"}'), None),
+        (MINIMAL.format(step='{run: "make test; curl x"}'), "has several commands"),
     ],
 )
 def test_checker_finds_errors_in_workflows(text, problem):

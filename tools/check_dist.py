@@ -20,6 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = "plot,boosting"
 """Extras that the demo and the default models use."""
+GENERATED = ("PKG-INFO", "pyproject.toml", ".gitignore")
+"""Files that hatchling adds to every sdist."""
 DEMO_EPOCHS = 20
 """The full demo takes minutes; this number of epochs runs the same code."""
 
@@ -41,12 +43,14 @@ def missing_from_wheel(wheel: Path) -> set[str]:
     return {path.relative_to(source).as_posix() for path in own} - found
 
 
-def missing_from_sdist(sdist: Path) -> set[str]:
-    """Return the entries that pyproject.toml lists for the sdist and that it does not contain."""
+def unexpected_in_sdist(sdist: Path) -> set[str]:
+    """Return the files that are tracked in the entries of pyproject.toml or in the sdist, but not in both."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    wanted = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    tracked = subprocess.run(["git", "ls-files", *wanted], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     with tarfile.open(sdist) as opened:
-        return wanted - {name.split("/")[1] for name in opened.getnames() if "/" in name}
+        found = {member.name.split("/", 1)[1] for member in opened.getmembers() if member.isfile()}
+    return {*tracked.splitlines(), *GENERATED} ^ found
 
 
 def check_metadata(wheel: Path) -> None:
@@ -86,8 +90,10 @@ def try_wheel(wheel: Path) -> None:
 def main(folder: str) -> None:
     """Check the files in a folder."""
     sdist, wheel = find_files(Path(folder))
-    if missing := missing_from_wheel(wheel) | missing_from_sdist(sdist):
-        sys.exit(f"missing from the built files: {', '.join(sorted(missing)[:20])}.")
+    if missing := missing_from_wheel(wheel):
+        sys.exit(f"missing from the wheel: {', '.join(sorted(missing)[:20])}.")
+    if unexpected := unexpected_in_sdist(sdist):
+        sys.exit(f"missing from the sdist, or not expected in it: {', '.join(sorted(unexpected)[:20])}.")
     check_metadata(wheel)
     try_wheel(wheel)
 

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PROGRAMS = {"make", "test"}
+PROGRAMS = {"brew", "grep", "make"}
 """Programs that a step may run."""
 ACTION = re.compile(r"[\w-]+/[\w-]+(/[\w-]+)*@[\w./-]+")
 
@@ -43,6 +43,9 @@ def check_workflow(text: str, targets: set[str], root: Path = ROOT) -> Iterator[
         yield "needs the keys 'on' and 'jobs'"
         return
     for name, job in jobs.items():
+        if not isinstance(job, dict):
+            yield f"job {name} is empty"
+            continue
         for key in ("runs-on", "steps", "timeout-minutes"):
             if key not in job:
                 yield f"job {name} has no {key!r}"
@@ -64,7 +67,12 @@ def _check_step(step: dict[str, Any], targets: set[str], root: Path) -> Iterator
     if pinned is not None and not (root / pinned).is_file():
         yield f"the file {pinned!r} does not exist"
     for line in step.get("run", "").splitlines():
-        program, *words = line.split()
+        if not (parts := line.split()):
+            continue
+        program, *words = parts
+        if set("|;&") & set(line):
+            yield f"{line.strip()!r} has several commands; write one per line"
+            continue
         if program not in PROGRAMS:
             yield f"{program!r} is not in the list of programs"
         for word in words if program == "make" else []:

@@ -69,7 +69,7 @@ def test_prints_no_private_names(monkeypatch):
     text = doctor() + doctor("--json")
     private = {str(Path.home()), sys.prefix, os.getcwd(), socket.gethostname()}
     assert [name for name in private if len(name) > 4 and name in text] == []
-    assert lines()["OMP_PROC_BIND"] == "settings"
+    assert lines()["OMP_PROC_BIND"] == "…"
 
 
 def test_missing_extras_are_named(monkeypatch):

@@ -1,5 +1,7 @@
 """``model="auto"``: which models are used, honest estimates, budget, storage."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -183,6 +185,18 @@ class TestBudget:
         monkeypatch.setattr(auto, "import_lightgbm", fail)
         clf, _, _ = fit("line", epochs=5, model_params={"models": ["linear", "boosting"]})
         assert clf.comparison_[1].skipped.startswith("LightGBM is not installed (pip install")
+
+    def test_lightgbm_that_cannot_be_loaded_is_reported(self, monkeypatch):
+        class Broken:
+            def find_spec(self, name, *_):
+                if name == "lightgbm":
+                    raise OSError("Library not loaded: @rpath/libomp.dylib")
+
+        for name in [name for name in sys.modules if name.partition(".")[0] == "lightgbm"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+        clf, _, _ = fit("line", epochs=5, model_params={"models": ["linear", "boosting"]})
+        assert "libomp.dylib); on macOS, run brew install libomp" in clf.comparison_[1].skipped
 
     @pytest.mark.parametrize(
         ("params", "message"),

@@ -37,8 +37,10 @@ THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "KMP_AFFINITY",
 )  # fmt: skip
 """Environment variables that change the number or the behavior of threads."""
-FOLDERS = re.compile(r"(?:[A-Za-z]:)?[/\\](?:[^/\\\n'\";:]*[/\\])*")
-"""The folders of a path, which may contain the name of a user."""
+PATHS = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[/\\](?:[^/\\\n'\";:]*[/\\])*([^/\\\s'\";:]*)")
+"""A path and its last part; any part may contain the name of a user."""
+LIBRARY = re.compile(r".+\.(?:so|dylib|dll|pyd|py)[.\d]*")
+"""Name of a file of code, which contains no user name."""
 BFLOAT16_CAPABILITY = 8
 """First CUDA compute capability with bfloat16 instructions."""
 DRIVER_SECONDS = 10
@@ -116,12 +118,14 @@ def installed_version(name: str) -> str | None:
 
 
 def hide_folders(text: str) -> str:
-    """Remove the folders of every path in a text.
+    """Replace every path in a text by the name of its file, or by ``…`` if it is not a file of code.
 
     >>> hide_folders("libcudart.so: cannot open /home/ada/env/lib/libtorch.so")
     'libcudart.so: cannot open libtorch.so'
+    >>> hide_folders("read and/or write: permission denied: '/home/ada'")
+    "read and/or write: permission denied: '…'"
     """
-    return FOLDERS.sub("", text)
+    return PATHS.sub(lambda found: found[1] if LIBRARY.fullmatch(found[1]) else "…", text)
 
 
 def available_cores() -> int:

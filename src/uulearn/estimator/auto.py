@@ -522,7 +522,9 @@ def _unavailable(name: str, distributed: bool | str) -> str | None:
         return "boosting does not train in several processes"
     try:
         import_lightgbm()
-    except ImportError:
+    except ImportError as error:
+        if isinstance(error.__cause__, OSError):
+            return str(error).rstrip(".")
         return "LightGBM is not installed (pip install lightgbm)"
     return None
 

@@ -66,6 +66,10 @@ def import_lightgbm() -> Any:
         raise ImportError(
             "model='boosting' needs LightGBM for training; install it with pip install lightgbm."
         ) from error
+    except OSError as error:  # its library, or the OpenMP library that macOS does not have, cannot be loaded
+        raise ImportError(
+            f"LightGBM is installed but cannot be loaded ({error}); on macOS, run brew install libomp."
+        ) from error
     return lightgbm
 
 
