@@ -75,7 +75,9 @@ def _verdict(evaluation: Evaluation, target_prior: float) -> list[Markup]:
     if low > majority:
         return []
     which = "worse than" if high < majority else "possibly no better than"
-    return [notebook.warning(f"{which} always predicting the more frequent class ({majority:.1%} correct).")]
+    return [
+        notebook.warning(f"the model is {which} always predicting the more frequent class ({majority:.1%} correct).")
+    ]
 
 
 def _held_out_error(classifier: TrainedClassifier) -> str:

@@ -17,11 +17,11 @@ from uulearn.markup.text import label
 BLUE, ORANGE, AMBER = "#2f7fd0", "#d9730d", "#c98a00"
 CURVE_COLORS = (BLUE, ORANGE)
 """Colors of the curves of a plot."""
-BAR_WIDTH, BAR_HEIGHT = 170, 18
+BAR_WIDTH, BAR_HEIGHT = 120, 18
 PLOT_WIDTH, PLOT_HEIGHT = 460, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 8, 34
 """Space around the curves of a plot, for the labels."""
-CELL = "padding:2px 12px 2px 0;text-align:left;vertical-align:middle;border:0;background:none"
+CELL = "padding:2px 8px 2px 0;text-align:left;vertical-align:middle;border:0;background:none"
 MUTED = "opacity:.75"
 MAX_TEXT = 400
 """Maximum length of a text in a table or a note, in characters."""
@@ -72,7 +72,7 @@ def fact_table(rows: Sequence[tuple[str, str]]) -> Markup:
 
 def bar_table(bars: Sequence[Bar]) -> Markup:
     """Return a table of estimates, each with its interval on a line from 0 to 1."""
-    rows = [_row(_head(bar.name), _cell(bar.text), _cell(_interval(bar))) for bar in bars]
+    rows = [_row(_head(bar.name), _cell(bar.text, ";white-space:nowrap"), _cell(_interval(bar))) for bar in bars]
     return _table(Markup("").join([*rows, _row(_head(""), _cell(""), _cell(_scale()))]))
 
 
@@ -172,8 +172,8 @@ def _row(*cells: Markup) -> Markup:
 
 
 def _head(text: str) -> Markup:
-    return element("th", text, style=f"{CELL};font-weight:normal;{MUTED};white-space:nowrap")
+    return element("th", text, style=f"{CELL};font-weight:normal;{MUTED}")
 
 
-def _cell(content: object) -> Markup:
-    return element("td", content, style=CELL)
+def _cell(content: object, style: str = "") -> Markup:
+    return element("td", content, style=CELL + style)
