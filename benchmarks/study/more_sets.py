@@ -9,7 +9,7 @@ the table. All variants train boosted trees with default parameters, except for 
 * ``risk``: the risk of all sets;
 * ``surrogate``: all sets with ``method="surrogate"``;
 * ``pairs``: one classifier for each pair of sets; the mean of their calibrated scores. Pairs that cannot be calibrated
-  are left out. With ten sets, there are 45 pairs, so only the first seed is run.
+  are left out. With ten sets, there are 45 pairs, so only the first seed of the first two tables is run.
 
 The accuracy is measured on the labeled 30% of the table from which no set is drawn. For the variants that train one
 classifier, its label-free estimate with the 95% interval is stored as well. Every fit is stored when it is finished and
@@ -47,7 +47,7 @@ ROWS = 1200
 SEEDS = 3
 EXTREMES, MERGED, RISK, SURROGATE, PAIRS = VARIANTS = ("extremes", "merged", "risk", "surrogate", "pairs")
 MANY = 10
-"""Number of sets from which only the first seed of ``pairs`` is run."""
+"""Number of sets from which only the first seed of the first two tables is run for ``pairs``."""
 MODELS = {PAIRS: 2}
 """Number of models in an ensemble of a variant, if it is not 3."""
 
@@ -67,7 +67,7 @@ def planned(
             }
         )
         for seed, name, number, priors, variant in cells
-        if variant != PAIRS or number < MANY or seed == 0
+        if variant != PAIRS or number < MANY or (seed == 0 and name in NAMES[:2])
     ]  # fmt: skip
     return sorted(found, key=lambda one: one["variant"] == PAIRS and one["sets"] == MANY)
 
@@ -90,8 +90,8 @@ def draw(table: tables.Table, set_priors: Sequence[float], size: int, seed: int)
 def fit(configuration: Record, keel: Path | None = None) -> Record:
     """Draw the sets, train one variant, and measure its accuracy."""
     one, table = configuration, tables.load(configuration["dataset"], keel)
-    size = one["rows"] // one["sets"]
-    set_priors = [round(size * prior) / size for prior in np.linspace(*one["ends"], one["sets"]).tolist()]
+    size, (first, last) = one["rows"] // one["sets"], one["ends"]
+    set_priors = [round(size * prior) / size for prior in np.linspace(first, last, one["sets"]).tolist()]
     drawn, variant = draw(table, set_priors, size, one["seed"]), one["variant"]
 
     def train(rows: Sequence[Rows], priors: Sequence[float], **changes: Any) -> UUClassifier:
@@ -103,9 +103,9 @@ def fit(configuration: Record, keel: Path | None = None) -> Record:
         warnings.simplefilter("ignore", UUWarning)
         if variant == PAIRS:
             scores, failed = [], 0
-            for first, second in itertools.combinations(range(one["sets"]), 2):
+            for pair in itertools.combinations(range(one["sets"]), 2):
                 try:
-                    clf = train([drawn[first], drawn[second]], [set_priors[first], set_priors[second]])
+                    clf = train([drawn[which] for which in pair], [set_priors[which] for which in pair])
                 except ValueError:  # scores that do not differ between the two sets cannot be calibrated
                     failed += 1
                 else:
@@ -122,6 +122,7 @@ def fit(configuration: Record, keel: Path | None = None) -> Record:
             ]
             set_priors = list(merged.set_priors)
         clf = train(drawn, set_priors, **({"method": "surrogate"} if variant == SURROGATE else {}))
+        assert clf.out_of_fold_evaluation_ is not None  # of an ensemble
         found = clf.out_of_fold_evaluation_.accuracy
     return {
         "accuracy": accuracy(clf.predict(table.X_test), table),
