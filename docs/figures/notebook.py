@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from uulearn import UUClassifier
 from uulearn.datasets import make_sets
 
-SIZE = "560,520"
+SIZE = "560,700"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync", "--hide-scrollbars")  # fmt: skip
 

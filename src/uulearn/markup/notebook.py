@@ -15,7 +15,7 @@ from uulearn.markup.svg import Axis, element, make_axis
 from uulearn.markup.text import label
 
 BLUE, ORANGE, AMBER = "#2f7fd0", "#d9730d", "#c98a00"
-CURVE_COLORS = (BLUE, ORANGE)
+PLOT_COLORS = (BLUE, ORANGE)
 """Colors of the curves of a plot."""
 BAR_WIDTH, BAR_HEIGHT = 120, 18
 PLOT_WIDTH, PLOT_HEIGHT = 460, 150
@@ -90,7 +90,7 @@ def curve_plot(title: str, epochs: Sequence[int], curves: Sequence[Curve], best:
     drawn.append(_text("epoch", (LEFT + PLOT_WIDTH - RIGHT) / 2, bottom + 29))
     if best is not None:
         drawn.append(_line(_right(x, best), TOP, _right(x, best), bottom, 0.6, stroke_dasharray="3 3"))
-    for curve, color in zip(curves, CURVE_COLORS, strict=False):
+    for curve, color in zip(curves, PLOT_COLORS, strict=False):
         points = [
             f"{_right(x, epoch):.1f},{_down(y, value):.1f}"
             for epoch, value in zip(epochs, curve.values, strict=True)
@@ -104,7 +104,7 @@ def curve_plot(title: str, epochs: Sequence[int], curves: Sequence[Curve], best:
         )
     legend = [
         element("span", element("span", "━ ", style=f"color:{color}") + curve.name, style="margin-right:14px")
-        for curve, color in zip(curves, CURVE_COLORS, strict=False)
+        for curve, color in zip(curves, PLOT_COLORS, strict=False)
     ]
     if best is not None:
         legend.append(element("span", f"┆ best epoch: {best}"))
@@ -122,10 +122,10 @@ def _interval(bar: Bar) -> Markup:
     middle, parts = BAR_HEIGHT / 2, [_line(_at(0), BAR_HEIGHT / 2, _at(1), BAR_HEIGHT / 2, 0.3)]
     if all(map(math.isfinite, (bar.value, *bar.interval))):
         parts.append(
-            element("line", x1=_at(low), x2=_at(high), y1=middle, y2=middle, stroke=BLUE, stroke_width=5,
+            element("line", x1=_at(low), x2=_at(high), y1=middle, y2=middle, stroke=BLUE, stroke_width=8,
                     stroke_linecap="round", class_="interval")
         )  # fmt: skip
-        parts.append(element("circle", cx=_at(min(max(bar.value, 0.0), 1.0)), cy=middle, r=4.5, fill="currentColor"))
+        parts.append(element("circle", cx=_at(min(max(bar.value, 0.0), 1.0)), cy=middle, r=3.2, fill="currentColor"))
     return _small_svg(parts, f"{bar.name}: {bar.text}")
 
 
