@@ -29,12 +29,10 @@ def facts() -> dict[str, str]:
         known = one["configuration"]
         cell = draws.setdefault((known["priors"], known["sets"], known["variant"]), {})
         cell[known["dataset"], known["seed"]] = one
-    few = [len(draws[priors, 10, "pairs"]) for priors in PRIORS]
     return {
         "accuracy": accuracy_table(draws),
         "coverage": coverage_table(draws),
         "draws": str(len(draws["spread", 3, "risk"])),
-        "few-draws": " and ".join(sorted(set(map(str, few)))),
         "environment": environment,
         "minutes": f"{sum(one['seconds'] for one in records) / 60:.0f}",
         **{f"gain-{variant}": gain(draws, variant) for variant in VARIANTS if variant != "risk"},
@@ -56,9 +54,12 @@ def accuracy_table(draws: Draws) -> str:
             if variant == "risk":
                 continue
             own = accuracies(draws[priors, number, variant])
-            mean, error = mean_and_error([own[draw] - risk[draw] for draw in own])
-            star = "*" if variant == "pairs" and len(own) < len(risk) else ""
-            cells.append(f"{signed(mean)} ± {error:.1f}{star}")
+            differences = [own[draw] - risk[draw] for draw in own]
+            if len(differences) == 1:
+                cells.append(f"{signed(differences[0])}*")
+                continue
+            mean, error = mean_and_error(differences)
+            cells.append(f"{signed(mean)} ± {error:.1f}")
         lines.append([PRIORS[priors], str(number), *cells])
     heads = ["class priors", "sets", VARIANTS["risk"], *(name for key, name in VARIANTS.items() if key != "risk")]
     return table(heads, lines)
@@ -77,10 +78,12 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
 
 
 def gain(draws: Draws, variant: str) -> str:
-    """Return the accuracy of the risk of all sets minus that of a variant, over all draws, in points."""
+    """Return the accuracy of the risk of all sets minus that of a variant, over all lines with all draws, in points."""
     found = []
     for priors, number in CELLS:
         risk, own = (accuracies(draws[priors, number, name]) for name in ("risk", variant))
+        if len(own) < len(risk):
+            continue
         found += [risk[draw] - own[draw] for draw in own]
     mean, error = mean_and_error(found)
     return f"{signed(mean)} ± {error:.1f}"
