@@ -18,7 +18,7 @@ import pytest
 
 # From the bottom to the top. A package may import its own layer and the layers below it.
 LAYERS: list[tuple[str, set[str]]] = [
-    ("base", {"_version", "defaults", "exceptions", "storage"}),
+    ("base", {"_version", "defaults", "exceptions", "markup", "storage"}),
     ("core", {"risk"}),
     ("networks", {"models"}),
     ("statistics", {"metrics", "priors", "theory"}),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.report_page import checked, drawn_curves, numbers, scale, section, words
 from uulearn.app.facts import ColumnImportance
+from uulearn.markup.svg import make_axis
 from uulearn.report import render_report
-from uulearn.report.charts import make_axis
 from uulearn.training import History
 
 FIGURES = {

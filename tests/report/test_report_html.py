@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from helpers.report_page import checked, parse, section
 from uulearn.app.facts import RaisedWarning
+from uulearn.markup.svg import element
+from uulearn.markup.text import name, shorten, visible
 from uulearn.report import render_report, write_report
-from uulearn.report.html import element, name, shorten, visible
 from uulearn.training import History
 
 HOSTILE = [

@@ -1,7 +1,6 @@
 """Format the facts of a fit: the last lines of ``uulearn fit``, and the model card (README.md)."""
 
 from pathlib import Path
-from statistics import NormalDist
 from textwrap import fill
 
 from uulearn.app.facts import FitFacts
@@ -13,8 +12,6 @@ from uulearn.theory.planning import anticipated_spread
 TERMINAL_WIDTH = 80
 """Width in characters at which sentences are wrapped; many terminals have this width."""
 LABEL_WIDTH = 11
-WIDE_INTERVAL = 0.3
-"""Width above which an interval is reported as too wide to be useful."""
 PLANNED_HALF_WIDTH = 0.05
 """Half-width of the interval for which the required number of rows is shown."""
 CARD_COLUMNS = 50
@@ -55,16 +52,14 @@ def format_summary(facts: FitFacts, out: Path) -> str:
 def describe_shortage(facts: FitFacts) -> str | None:
     """Return a warning with the number of rows needed if the interval is too wide, otherwise None."""
     accuracy = facts.evaluation.accuracy
-    low, high = accuracy.interval  # clipped, so it can be narrow although the estimate is not precise
-    half_width = max((high - low) / 2, NormalDist().inv_cdf(0.5 + accuracy.confidence / 2) * accuracy.standard_error)
-    if not 2 * half_width > WIDE_INTERVAL:
+    if not accuracy.is_imprecise:
         return None
     pi = facts.target_prior
     needed = anticipated_spread(facts.set_priors, pi).rows(PLANNED_HALF_WIDTH / facts.error_scale, 0.5).set0
     which = "rows" if facts.out_of_fold else "held-out rows"
     priors = " ".join(f"{share:g}" for share in facts.set_priors)
     return (
-        f"There are too few rows to estimate the accuracy precisely (±{100 * half_width:.0f} points). For "
+        f"There are too few rows to estimate the accuracy precisely (±{100 * accuracy.half_width:.0f} points). For "
         f"±{100 * PLANNED_HALF_WIDTH:.0f} points, use about {needed:,} {which} per file (uulearn plan --set-priors "
         f"{priors} --target-prior {pi:g} --half-width {PLANNED_HALF_WIDTH:g}), or sets whose class priors differ more."
     )

@@ -39,7 +39,7 @@ from uulearn.training import History, RunOptions
 from uulearn.training.early_stopping import CrossedEpochs, follow_epochs
 from uulearn.training.history import BATCH_METRICS, VALIDATION_METRICS, StopReason, make_record
 from uulearn.training.options import SMALL_CELLS, few_threads
-from uulearn.training.out_of_fold import count_folds, fold_seed
+from uulearn.training.out_of_fold import count_folds, fold_name, fold_seed
 from uulearn.training.progress import ProgressBar
 
 NO_TREES = BoostedTrees.from_nodes([])
@@ -194,7 +194,11 @@ class BoostingLearner(Learner):
         fold_of, found = np.concatenate(folds), []
         chosen = range(count_folds(folds)) if chosen is None else chosen
         parts = [
-            _Part(dataclasses.replace(task, seed=fold_seed(task.seed, fold)), fold_of != fold, fold_of == fold)
+            _Part(
+                dataclasses.replace(task, seed=fold_seed(task.seed, fold), path=(*task.path, fold_name(fold))),
+                fold_of != fold,
+                fold_of == fold,
+            )
             for fold in chosen
         ]
         for fitted in self._train([data], parts):
@@ -453,9 +457,9 @@ def _train_together(runs: Sequence[_Run], options: RunOptions, risk: UURisk) -> 
             rounds.update()
             bar.update(epoch, records[0])
             asked = [
-                run.task.callback(record, run.model())  # type: ignore[arg-type]  # trees are not a module
+                callback(record, run.model())  # type: ignore[arg-type]  # trees are not a module
                 for run, record in zip(runs, records, strict=True)
-                if run.task.callback is not None
+                if (callback := run.task.epoch_callback()) is not None
             ]
             if any(asked):
                 reason = StopReason.CALLBACK

@@ -282,7 +282,10 @@ class UUClassifier(TrainedClassifier):
             Labeled rows (1 positive, 0 negative), used only to warn about swapped priors and to record the accuracy
             every epoch; the history records that labels were used.
         callback : callable, optional
-            Function called after every epoch with its record and the model; it returns True to stop training.
+            Function called after every epoch with its record and the model; it returns True to stop training. The
+            entry ``"model"`` of the record is the name of the model: ``"model"`` for a single model, ``"model-2"`` for
+            the third fold of an ensemble, or for example ``"mlp/model-2"`` if several kinds of models are compared.
+            With a callback, the models of an ensemble are trained one after another, also on a GPU.
         """
         held_out: dict[str, Any] = {"validation_data": validation_data, "test_data": test_data}
         plan = self._plan(lambda parameters, _: reading.read_joint_table(parameters, X, sets, **held_out), callback)

@@ -41,13 +41,15 @@ from uulearn.training.batched.out_of_fold import Variant, can_be_batched, fit_fo
 from uulearn.training.consistency import strong_view
 from uulearn.training.loop import Callback
 from uulearn.training.options import one_thread, resolve_device
-from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_seed
+from uulearn.training.out_of_fold import FoldFit, count_folds, fit_fold, fold_name, fold_seed
 from uulearn.training.precision import multiplies_bfloat16
 from uulearn.training.scoring import module_device
 
 Folds = tuple[Positions, Positions]
 Priors = tuple[float, float]
 SetPriors = tuple[float, ...]
+SINGLE_MODEL = "model"
+"""Name of a model that is trained alone, in the records that a callback receives."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,7 @@ class ModelTask:
     test: tuple[Rows, Tensor] | None = None
     """Labeled rows on which the accuracy is measured every epoch; a learner may ignore them."""
     callback: Callback | None = None
-    """Function called after every epoch by learners that train in epochs."""
+    """Function called after every epoch by learners that train in epochs; see also `epoch_callback`."""
     fit_seed: int | None = None
     """The seed of the whole fit if ``seed`` is derived from it, otherwise None."""
 
@@ -183,6 +185,14 @@ class ModelTask:
     def group_priors(self) -> Priors:
         """Class priors of the two sets of ``data``, or of the two groups of sets."""
         return pooled_priors(self.data, self.set_priors)
+
+    def epoch_callback(self, *path: str) -> Callback | None:
+        """Return the callback for one model; it adds the name of the model, such as "mlp/model-2", to each record.
+
+        ``path`` is the rest of the name, if this task trains several models.
+        """
+        callback, name = self.callback, "/".join((*self.path, *path)) or SINGLE_MODEL
+        return None if callback is None else lambda record, model: callback({**record, "model": name}, model)
 
     def in_folds(self) -> tuple[TwoSets, Folds]:
         """Return the rows and their folds; the task must have folds (streamed sets have none)."""
@@ -200,7 +210,7 @@ class ModelTask:
             validation=inside,
             folds=None,
             seed=fold_seed(self.seed, fold),
-            path=(*self.path, f"model-{fold}"),
+            path=(*self.path, fold_name(fold)),
         )
 
 
@@ -518,7 +528,7 @@ class NetworkLearner(Learner):
             self.run_options(task.seed, task.path, task.fit_seed),
             validation=task.validation,
             test=task.test,
-            callback=task.callback,
+            callback=task.epoch_callback(),
         )
         stopped: BaseException | None = None
         try:
@@ -541,7 +551,9 @@ class NetworkLearner(Learner):
         if on_cuda and task.callback is None and self.can_be_batched(data):
             return self.train_variants(task, [Variant(risk)], chosen)[0]
         about = functools.partial(self.build, data.row_shape), data, folds, risk, options
-        fits = [fit_fold(fold, *about, test=task.test, callback=task.callback) for fold in chosen]
+        fits = [
+            fit_fold(fold, *about, test=task.test, callback=task.epoch_callback(fold_name(fold))) for fold in chosen
+        ]
         return self._fold_scores(fits)
 
     def train_variants(

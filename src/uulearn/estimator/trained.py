@@ -15,10 +15,12 @@ from torch import Tensor
 from uulearn.data import Rows, inputs
 from uulearn.data.inputs import Columns, RowEncoder
 from uulearn.estimator.fitting import warn_if_suspicious
+from uulearn.estimator.html import ResultsBelowDiagram, result_parts
 from uulearn.estimator.learners import ComparedModel, ConsistencyChoice, Learner, TrainedModel
 from uulearn.estimator.new_rows import RowCounter
 from uulearn.estimator.plan import takes_any_shape
 from uulearn.estimator.self_training import Round
+from uulearn.markup import notebook
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import PlattScaling, decision_values, fit_platt_scaling, shift_log_odds
 from uulearn.metrics.new_rows import RowCheck, RowReference
@@ -31,7 +33,7 @@ from uulearn.risk.losses import LossFunction, MarginLoss
 from uulearn.training import History
 
 
-class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of `uulearn.UUClassifier` with the methods that use a trained model."""
 
     set_priors: Sequence[float] | None
@@ -65,6 +67,10 @@ class TrainedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def model_(self) -> Any:
         """The trained nn.Module, or the model of a custom learner."""
         return getattr(self.trained_, "module", self.trained_)
+
+    def results_html(self) -> str:
+        """Return the results of the fit as HTML, which notebooks show below scikit-learn's diagram."""
+        return notebook.join(*result_parts(self)) if hasattr(self, "trained_") else ""
 
     def fitted_params(self) -> dict[str, Any]:
         """Return the parameters of the last fit, with each "auto" replaced by its resolved value."""

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from uulearn.markup import notebook
+
 CI_LEVEL = 0.95  # default confidence level of intervals
+WIDE_INTERVAL = 0.3  # width above which an interval is reported as too wide to be useful
 Floats = NDArray[np.float64]
 Pair = tuple[float, float]
 
@@ -39,6 +42,25 @@ class Estimate:
 
     def __float__(self) -> float:
         return self.value
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval before clipping, because a clipped interval can be narrow by chance."""
+        low, high = self.interval
+        return max((high - low) / 2, two_sided_quantile(self.confidence) * self.standard_error)
+
+    @property
+    def is_imprecise(self) -> bool:
+        """Whether the interval is too wide to be useful: wider than 0.3 before clipping."""
+        return 2 * self.half_width > WIDE_INTERVAL
+
+    def bar(self, name: str) -> notebook.Bar:
+        """Return the estimate for a table in a notebook."""
+        low, high = self.interval
+        return notebook.Bar(name, f"{self.value:.3f} ({low:.3f} to {high:.3f})", self.value, self.interval)
+
+    def _repr_html_(self) -> str:
+        return notebook.join(notebook.bar_table([self.bar(f"estimate, {100 * self.confidence:g}% interval")]))
 
     def __str__(self) -> str:
         low, high = self.interval

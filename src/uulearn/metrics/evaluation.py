@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
+from uulearn.markup import notebook
 from uulearn.metrics.estimates import (
     CI_LEVEL,
     Estimate,
@@ -28,16 +31,36 @@ class Evaluation:
     sizes: tuple[int, ...]  # number of rows of each set or, with labels, of positives and negatives
     labels_used: bool  # whether the metrics were computed from labels
 
-    def __str__(self) -> str:
+    @property
+    def by_name(self) -> dict[str, Estimate]:
+        """The five metrics by their name."""
         names = ("accuracy", "balanced accuracy", "AUC", "true-positive rate", "false-positive rate")
         values = (self.accuracy, self.balanced_accuracy, self.auc, self.true_positive_rate, self.false_positive_rate)
-        lines = [f"{name:<20}{estimate}" for name, estimate in zip(names, values, strict=True)]
+        return dict(zip(names, values, strict=True))
+
+    @property
+    def source(self) -> str:
+        """The rows of the estimates, and whether labels were used."""
         sizes = [f"{size:,}" for size in self.sizes]
         number = "two" if len(sizes) == 2 else len(sizes)
-        source = f"no label was used: estimated from {' + '.join(sizes)} rows of the {number} sets"
         if self.labels_used:
-            source = f"labels were used: {sizes[0]} positive and {sizes[1]} negative rows"
-        return "\n".join([*lines, source])
+            return f"labels were used: {sizes[0]} positive and {sizes[1]} negative rows"
+        return f"no label was used: estimated from {' + '.join(sizes)} rows of the {number} sets"
+
+    def __str__(self) -> str:
+        return "\n".join([*(f"{name:<20}{estimate}" for name, estimate in self.by_name.items()), self.source])
+
+    def _repr_html_(self) -> str:
+        return notebook.join(*self.html_parts())
+
+    def html_parts(self) -> list[Markup]:
+        """Return the table of the metrics with their intervals, the source and, if necessary, a warning."""
+        parts = [notebook.bar_table([estimate.bar(name) for name, estimate in self.by_name.items()])]
+        parts.append(notebook.note(f"{100 * self.accuracy.confidence:g}% intervals; {self.source}"))
+        if self.accuracy.is_imprecise:
+            points = 100 * self.accuracy.half_width
+            parts.append(notebook.warning(f"too few rows to estimate the accuracy precisely (±{points:.0f} points)."))
+        return parts
 
 
 def evaluate(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from uulearn.exceptions import UnidentifiedPriorsWarning
+from uulearn.markup import notebook
 from uulearn.metrics.estimates import check_confidence
 from uulearn.risk.coefficients import check_sizes
 
@@ -29,6 +30,10 @@ class Interval(NamedTuple):
     def width(self) -> float:
         """Width of the interval."""
         return self.high - self.low
+
+    def bar(self, name: str, value: float) -> notebook.Bar:
+        """Return an estimate with this interval for a table in a notebook."""
+        return notebook.Bar(name, f"{value:.3f} ({self.low:.3f} to {self.high:.3f})", value, (self.low, self.high))
 
     def covers(self, value: float) -> bool:
         """Return whether the interval contains the value."""

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from uulearn.exceptions import NotAMixtureWarning, UnidentifiedPriorsWarning
+from uulearn.markup import notebook
 from uulearn.metrics.estimates import Floats, check_confidence
 from uulearn.priors.labels import Interval
 from uulearn.priors.scoring import read_scores
@@ -42,6 +43,15 @@ class TargetPriorEstimate:
     standard_error: float
     confidence: float
     misfit_p_value: float  # p-value of the hypothesis that the target rows are a mixture of the same classes
+
+    def _repr_html_(self) -> str:
+        parts = [notebook.bar_table([self.interval.bar("target prior π", self.target_prior)])]
+        parts.append(
+            notebook.note(f"{100 * self.confidence:g}% interval; test of the mixture: p = {self.misfit_p_value:.2g}")
+        )
+        if self.misfit_p_value < MISFIT_LEVEL:
+            parts.append(notebook.warning("the target rows do not look like a mixture of the two classes."))
+        return notebook.join(*parts)
 
 
 def estimate_target_prior(

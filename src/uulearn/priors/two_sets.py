@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from uulearn.exceptions import UnidentifiedPriorsWarning
+from uulearn.markup import notebook
 from uulearn.metrics.estimates import Floats, check_confidence
 from uulearn.priors.labels import Interval
 from uulearn.priors.mixture import BestBin, best_bin, resample, solve_proportions
@@ -61,6 +62,12 @@ class SetPriorsEstimate:
     def identified(self) -> bool:
         """True if no problem was found, which does not prove that the assumption is correct."""
         return self.concern is None
+
+    def _repr_html_(self) -> str:
+        text = f"{100 * self.confidence:g}% intervals; estimated from {self.sizes[0]:,} + {self.sizes[1]:,} rows"
+        found = zip(("θ (set 0)", "θ′ (set 1)"), self.set_priors, self.intervals, strict=True)
+        parts = [notebook.bar_table([own.bar(name, value) for name, value, own in found]), notebook.note(text)]
+        return notebook.join(*parts, *([] if self.concern is None else [notebook.warning(self.concern)]))
 
 
 def estimate_set_priors(

@@ -25,8 +25,9 @@ from uulearn.app.formatting import (
 )
 from uulearn.app.summary import describe_shortage, describe_verdict
 from uulearn.estimator.learners import ComparedModel
+from uulearn.markup.text import name
 from uulearn.report import charts
-from uulearn.report.html import MESSAGE_WIDTH, HtmlTable, name, render_page
+from uulearn.report.html import MESSAGE_WIDTH, HtmlTable, render_page
 from uulearn.report.training import TrainingCurves
 from uulearn.risk.corrections import METHOD_MEANINGS
 from uulearn.storage import write_atomically

@@ -20,11 +20,14 @@ from uulearn import defaults
 from uulearn.data import TwoSets
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
 from uulearn.estimator.fitting import warn_if_degenerate
+from uulearn.estimator.html import ResultsBelowDiagram, result_parts
 from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.reading import read_joint_table, read_tables
 from uulearn.estimator.resolving import resolve, resolve_defaults
 from uulearn.exceptions import FailedSettingWarning, NonFiniteRiskError
+from uulearn.markup import notebook
+from uulearn.markup.text import label
 from uulearn.metrics import Estimate, Evaluation, evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import calibrate_out_of_fold
 from uulearn.selection.trials import Executor, FoldStore, Trials, train_all
@@ -43,6 +46,8 @@ SLOPES = [0.0, -0.01, -0.03, -0.1, -0.3, -1.0]
 RATE_FRACTIONS = (0.1, 0.3, 1.0)
 # Estimate of a setting that cannot be used.
 NO_ESTIMATE = Estimate(math.nan, math.nan, (math.nan, math.nan))
+# Number of settings that a notebook shows.
+SHOWN_CANDIDATES = 10
 # Number of failed settings that a message lists.
 LISTED_FAILURES = 3
 
@@ -74,7 +79,7 @@ def default_grid(base: UUClassifier) -> dict[str, list[Any]]:
     return grid | {"lr": [float(f"{fraction * float(base.lr):.3g}") for fraction in RATE_FRACTIONS]}
 
 
-class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class UUClassifierCV(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Search for the best settings of a `UUClassifier` without labels.
 
     The rows are split into folds. For every setting, one model per fold is trained on the other folds and scores the
@@ -232,6 +237,18 @@ class UUClassifierCV(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             comment = candidate.failure or ("the best" if candidate.rank == 1 else gap)
             lines.append(f"  {candidate.evaluation.accuracy.value:6.4f}  {_format(candidate.params)}  ({comment})")
         return "\n".join([*lines, self.best_estimator_.summary()])
+
+    def results_html(self) -> str:
+        """Return the best settings and the results of the best classifier as HTML, which notebooks show."""
+        if not hasattr(self, "best_estimator_"):
+            return ""
+        ranked = sorted(self.candidates_, key=lambda one: one.rank)
+        bars = [one.evaluation.accuracy.bar(label(_format(one.params))) for one in ranked[:SHOWN_CANDIDATES]]
+        text = "Accuracy of single models, estimated without labels; the best is partly lucky (winner's curse)."
+        if len(ranked) > SHOWN_CANDIDATES:
+            text = f"The best {SHOWN_CANDIDATES} of {len(ranked)} settings. {text}"
+        parts = [notebook.heading("Settings"), notebook.bar_table(bars), notebook.note(text)]
+        return notebook.join(*parts, *result_parts(self.best_estimator_))
 
     def _best(self) -> UUClassifier:
         check_is_fitted(self, "best_estimator_")

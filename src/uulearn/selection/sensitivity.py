@@ -28,6 +28,7 @@ from uulearn.estimator.parameters import is_auto, without_comparison
 from uulearn.estimator.plan import choose_seed
 from uulearn.estimator.reading import read_joint_table
 from uulearn.exceptions import NonFiniteRiskError, TimeBudgetError
+from uulearn.markup import notebook
 from uulearn.metrics import Estimate, evaluate_labeled, uu_accuracy, uu_accuracy_difference
 from uulearn.metrics.calibration import decision_values, fit_platt_scaling
 from uulearn.risk.coefficients import EQUAL_PRIORS, check_set_priors, check_target_prior
@@ -146,6 +147,11 @@ class Sensitivity:
 
     def __str__(self) -> str:
         return figures.tabulate(self)
+
+    def _repr_html_(self) -> str:
+        bars = [row.shown.bar(row.assumption.name) for row in self.rows]
+        text = "Accuracy on held-out rows, as it is estimated if each changed prior is used."
+        return notebook.join(notebook.bar_table(bars), notebook.note(text), notebook.note(self.conclusion))
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per run; it includes true accuracies if labels were passed."""

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from markupsafe import Markup
+
 from uulearn.exceptions import NonFiniteRiskError
+from uulearn.markup import notebook
 
 BATCH_METRICS = ("positive", "negative", "corrected", "objective", "zero_one")
 """Metrics that a trainer computes for every batch."""
@@ -98,6 +101,29 @@ class History:
             known = sorted({key for record in self.epochs for key in record})
             raise KeyError(f"{name!r} was not recorded in any epoch; recorded metrics: {', '.join(known)}")
         return [record.get(name) for record in self.epochs]
+
+    def _repr_html_(self) -> str:
+        return notebook.join(*self.html_parts())
+
+    def html_parts(self) -> list[Markup]:
+        """Return a plot of the unbiased risk on training rows and on held-out rows, and the reason for the stop."""
+        names = {"unbiased": "training rows", "validation_unbiased": "held-out rows"}
+        curves = [
+            notebook.Curve(shown, self.column(name))
+            for name, shown in names.items()
+            if any(record.get(name) is not None for record in self.epochs)
+        ]
+        runs = f", mean of {len(self.models)} models" if self.models else ""
+        epochs = [record["epoch"] for record in self.epochs]
+        parts = [notebook.curve_plot(f"Unbiased risk{runs}", epochs, curves, self.best_epoch)]
+        if self.first_negative_epoch is not None:
+            parts.append(
+                notebook.note(
+                    f"The risk on the training rows was first negative in epoch {self.first_negative_epoch}; a true "
+                    "risk is never negative."
+                )
+            )
+        return [*parts, notebook.note(f"stopped: {self.stop_reason or 'not finished'}")]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history as dicts, lists and numbers that can be written as JSON."""

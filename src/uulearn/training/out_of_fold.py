@@ -66,8 +66,13 @@ def fold_seed(seed: int, fold: int) -> int:
     return int(np.random.SeedSequence([seed, fold]).generate_state(1)[0])
 
 
+def fold_name(fold: int) -> str:
+    """Return the name of the model of one fold, which is also the name of its checkpoint folder."""
+    return f"model-{fold}"
+
+
 def fold_options(options: RunOptions, fold: int) -> RunOptions:
     """Return the options for the model of one fold, which has its own seed and checkpoint folder."""
-    folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / f"model-{fold}"
+    folder = None if options.checkpoint_dir is None else Path(options.checkpoint_dir) / fold_name(fold)
     fit_seed = options.seed if options.fit_seed is None else options.fit_seed
     return dataclasses.replace(options, seed=fold_seed(options.seed, fold), fit_seed=fit_seed, checkpoint_dir=folder)
