@@ -49,7 +49,7 @@ def unexpected_in_sdist(sdist: Path) -> set[str]:
     wanted = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     tracked = subprocess.run(["git", "ls-files", *wanted], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     with tarfile.open(sdist) as opened:
-        found = {member.name.split("/", 1)[1] for member in opened.getmembers() if member.isfile()}
+        found = {entry.name.split("/", 1)[1] for entry in opened if entry.isfile()}
     return {*tracked.splitlines(), *GENERATED} ^ found
 
 
