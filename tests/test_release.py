@@ -135,4 +135,5 @@ def test_issue_templates_are_valid(name):
 def test_files_of_the_sdist_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     listed = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    assert [name for name in listed if not (ROOT / name).exists()] == []
+    assert all(name.startswith("/") for name in listed)  # "LICENSE" would also match files in environments
+    assert [name for name in listed if not (ROOT / name.lstrip("/")).exists()] == []

@@ -46,11 +46,11 @@ def missing_from_wheel(wheel: Path) -> set[str]:
 def unexpected_in_sdist(sdist: Path) -> set[str]:
     """Return the files that are tracked in the entries of pyproject.toml or in the sdist, but not in both."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
-    tracked = subprocess.run(["git", "ls-files", *wanted], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    wanted = [entry.lstrip("/") for entry in project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]]
+    listed = subprocess.run(["git", "ls-files", "-z", *wanted], cwd=ROOT, check=True, capture_output=True, text=True)
     with tarfile.open(sdist) as opened:
         found = {entry.name.split("/", 1)[1] for entry in opened if entry.isfile()}
-    return {*tracked.splitlines(), *GENERATED} ^ found
+    return {*listed.stdout.split("\0")[:-1], *GENERATED} ^ found
 
 
 def check_metadata(wheel: Path) -> None:
