@@ -80,6 +80,23 @@ def test_beats_boosting_on_set_membership(fitted, problem):
     assert (fitted.predict(X) == y).mean() > (membership.predict(X) == y).mean() + 0.005
 
 
+def test_trees_of_two_columns_learn_their_interaction():
+    rng = np.random.default_rng(0)
+
+    def draw(rows, prior):
+        X, positive = rng.uniform(-1, 1, (rows, 2)), rng.random(rows) < prior
+        X[:, 1] = np.abs(X[:, 1]) * np.sign(X[:, 0]) * np.where(positive, 1, -1)
+        return X, positive
+
+    X0, X1, (X, y) = draw(600, PRIORS[0])[0], draw(600, PRIORS[1])[0], draw(1000, 0.5)
+    accuracy = {
+        least: (boosting(model_params={"min_features": least}).fit_sets(X0, X1).predict(X) == y).mean()
+        for least in (1, 8)
+    }
+    assert accuracy[8] > 0.9
+    assert accuracy[1] < 0.6  # a tree with one column cannot combine both
+
+
 @pytest.mark.parametrize("sampled", [None, {"bagging_fraction": 0.5, "feature_fraction": 0.5}])
 def test_same_seed_gives_the_same_model(problem, sampled):
     X0, X1, X, _ = problem
@@ -121,6 +138,7 @@ def test_damaged_trees_are_refused(problem, tmp_path):
         ({"num_leaves": 64}, "num_leaves must be an integer from 2 to 63, got 64"),
         ({"num_leaves": 7.0}, "num_leaves must be an integer from 2 to 63, got 7.0"),
         ({"min_data_in_leaf": 0}, "min_data_in_leaf must be an integer of at least 1, got 0"),
+        ({"min_features": 0}, "min_features must be an integer of at least 1, got 0"),
         ({"bagging_fraction": 0}, "bagging_fraction must be a number above 0 and at most 1, got 0"),
         ({"feature_fraction": "half"}, "feature_fraction must be a number above 0 and at most 1, got 'half'"),
         ({"hidden": (8,)}, "'hidden' is not a parameter of boosting; use num_leaves, min_data_in_leaf"),

@@ -89,6 +89,8 @@ class TreeParameters:
     """Minimum number of training rows in a leaf; at most a tenth of the rows is used."""
     feature_fraction: float = 0.5
     """Fraction of the columns, drawn at random for each tree."""
+    min_features: int = 8
+    """Minimum number of columns drawn for each tree. In a table with fewer columns, each tree uses all of them."""
     bagging_fraction: float = 0.5
     """Fraction of the rows, drawn at random for each tree."""
 
@@ -103,7 +105,7 @@ class TreeParameters:
                 raise ValueError(f"model_params: {name!r} is not a parameter of boosting; use {', '.join(known)}.")
             if name == "num_leaves" and not (whole and 2 <= value <= MAX_LEAVES):
                 raise ValueError(f"model_params: {name} must be an integer from 2 to {MAX_LEAVES}, got {value!r}.")
-            if name == "min_data_in_leaf" and not (whole and value >= 1):
+            if name in ("min_data_in_leaf", "min_features") and not (whole and value >= 1):
                 raise ValueError(f"model_params: {name} must be an integer of at least 1, got {value!r}.")
             if name.endswith("fraction") and not (isinstance(value, Real) and 0 < float(value) <= 1):
                 raise ValueError(f"model_params: {name} must be a number above 0 and at most 1, got {value!r}.")
@@ -228,9 +230,12 @@ class BoostingLearner(Learner):
 
     def _parameters(self, n_rows: int, n_columns: int, seed: int) -> dict[str, Any]:
         """Return the parameters of LightGBM for this number of training rows."""
+        trees = self.trees
         return {
-            **vars(self.trees), "min_data_in_leaf": max(1, min(self.trees.min_data_in_leaf, n_rows // 10)),
-            "feature_pre_filter": False, "bagging_freq": int(self.trees.bagging_fraction < 1),
+            "num_leaves": trees.num_leaves, "min_data_in_leaf": max(1, min(trees.min_data_in_leaf, n_rows // 10)),
+            "feature_fraction": min(1.0, max(trees.feature_fraction, trees.min_features / n_columns)),
+            "bagging_fraction": trees.bagging_fraction,
+            "feature_pre_filter": False, "bagging_freq": int(trees.bagging_fraction < 1),
             "learning_rate": self.options.lr, "lambda_l2": self.options.l2, "min_sum_hessian_in_leaf": 0.0,
             "objective": "none", "metric": "None", "use_missing": False, "seed": seed % 2**31,
             "num_threads": 1 if n_rows * n_columns < SMALL_CELLS else torch.get_num_threads(),
