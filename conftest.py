@@ -1,8 +1,4 @@
-"""Limit the threads of all tests, and compare the output on pages with a tolerance.
-
-Pages show the exact output of one machine. Processors with other vector instructions round differently, and training
-amplifies the difference: estimates of the same fit differ by up to 0.03.
-"""
+"""Limit the threads and vector instructions of all tests, and compare the output on pages with a tolerance."""
 
 import doctest
 import os
@@ -10,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from helpers.console_blocks import load_notebook_tool
+
 ROOT = Path(__file__).parent
 
 # pytest-xdist runs two workers on two cores, where two threads of one worker wait for each other most of the time.
 # NumPy, torch, scikit-learn and LightGBM read this when they are loaded; processes started by a test inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+load_notebook_tool().use_common_instructions()
 
 # tests/docs/test_start_pages.py runs these pages as notebooks, with the commands between their Python blocks.
 collect_ignore = [f"docs/start/{name}.md" for name in ("tables", "notebook", "own-loop", "paper")]
@@ -25,8 +24,6 @@ class TolerantChecker(doctest.OutputChecker):
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         """Return whether the output matches the page."""
-        from helpers.console_blocks import load_notebook_tool
-
         return super().check_output(want, got, optionflags) or load_notebook_tool().matches(want, got)
 
 

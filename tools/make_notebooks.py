@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import doctest
 import os
+import platform
 import re
 import sys
 import tempfile
@@ -34,9 +35,13 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]*)(#[^()\s]*)?\)
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?(?!\w)")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 RELATIVE, ABSOLUTE, POINTS = 0.1, 0.05, 5.0
-"""Tolerances of decimal numbers above 1, of other decimal numbers, and of percentages.
+"""Tolerances of decimal numbers above 1, of other decimal numbers, and of percentages."""
+INSTRUCTIONS = {
+    "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2", "OPENBLAS_CORETYPE": "Haswell",
+}  # fmt: skip
+"""Vector instructions of torch, oneDNN, MKL and OpenBLAS on x86 processors.
 
-Processors with other vector instructions round differently, and training amplifies the difference.
+Processors with other instructions round differently, and training amplifies the difference beyond the tolerances.
 """
 
 
@@ -131,6 +136,13 @@ def make_notebook(page: Path) -> Any:
         make = v4.new_markdown_cell if kind == "markdown" else v4.new_code_cell
         notebook.cells.append(make(source, id=f"{page.stem}-{number}"))
     return notebook
+
+
+def use_common_instructions() -> None:
+    """Use the vector instructions that x86 processors have in common; call it before torch and NumPy are imported."""
+    if platform.machine() in ("x86_64", "AMD64"):
+        for name, value in INSTRUCTIONS.items():
+            os.environ.setdefault(name, value)
 
 
 def execute(notebook: Any, timeout: float = 300) -> None:
@@ -238,6 +250,7 @@ def main() -> int:
     """Write the notebooks of the given pages, or of all pages."""
     import nbformat
 
+    use_common_instructions()
     NOTEBOOKS.mkdir(exist_ok=True)
     failed = 0
     for name in sys.argv[1:] or STARTS:
