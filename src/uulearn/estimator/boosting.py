@@ -89,7 +89,7 @@ class TreeParameters:
     """Minimum number of training rows in a leaf; at most a tenth of the rows is used."""
     feature_fraction: float = 0.5
     """Fraction of the columns, drawn at random for each tree."""
-    min_features: int = 8
+    min_features: int = 6
     """Minimum number of columns drawn for each tree. In a table with fewer columns, each tree uses all of them."""
     bagging_fraction: float = 0.5
     """Fraction of the rows, drawn at random for each tree."""
