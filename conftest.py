@@ -1,4 +1,4 @@
-"""Limit the threads of all tests, and compare the output on pages with a tolerance.
+"""Limit the threads of all tests, make torchvision importable, and compare output on pages with a tolerance.
 
 Pages show the exact output of one machine. Processors with other vector instructions round differently, and training
 amplifies the difference: estimates of the same fit differ by up to 0.03.
@@ -15,6 +15,10 @@ ROOT = Path(__file__).parent
 # pytest-xdist runs two workers on two cores, where two threads of one worker wait for each other most of the time.
 # NumPy, torch, scikit-learn and LightGBM read this when they are loaded; processes started by a test inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from helpers.torchvision_operators import declare_missing_operators  # noqa: E402  (it imports torch)
+
+declare_missing_operators()
 
 # tests/docs/test_start_pages.py runs these pages as notebooks, with the commands between their Python blocks.
 collect_ignore = [f"docs/start/{name}.md" for name in ("tables", "notebook", "own-loop", "paper")]

@@ -32,7 +32,7 @@ from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
-from uulearn.models import is_image_model, is_torchvision_name
+from uulearn.models import check_torchvision, is_image_model, is_torchvision_name
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.selection.sensitivity import MIN_MODELS
 from uulearn.tabular import TableEncoder
@@ -146,7 +146,7 @@ def _prepare(settings: FitSettings) -> Prepared:
     paths = (settings.first, settings.second)
     if takes_images(settings):
         model = (IMAGE_DEFAULTS | dict(settings.classifier))["model"]
-        return prepare_images(
+        prepared = prepare_images(
             *paths,
             column=settings.images,
             size=settings.image_size,
@@ -154,6 +154,10 @@ def _prepare(settings: FitSettings) -> Prepared:
             flat=not is_image_model(model),
             default_size=PHOTO_SIZE if is_torchvision_name(model) else DEFAULT_SIZE,
         )
+        if is_torchvision_name(model):
+            assert isinstance(prepared.schema, ImageSchema)
+            check_torchvision(model, None, prepared.schema.image_shape)
+        return prepared
     known = None if isinstance(settings.set_priors, str) else settings.set_priors
     return prepare(
         *paths,

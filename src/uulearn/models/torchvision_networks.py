@@ -4,8 +4,10 @@ torchvision is imported only if a model has such a name. Only the networks that 
 be named. Weights are downloaded only if the parameter ``weights`` names them.
 """
 
+import contextlib
 import difflib
 import re
+import sys
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -50,8 +52,8 @@ def import_models() -> ModuleType:
     return models
 
 
-def check_torchvision(model: str, params: Any) -> None:
-    """Raise a ValueError if torchvision has no such network, or if its parameters are not valid.
+def check_torchvision(model: str, params: Any, shape: tuple[int, int, int] | None = None) -> None:
+    """Raise a ValueError if torchvision has no such network, or if its parameters or the images are not supported.
 
     The values of parameters cannot be lists or dicts, so a stored model cannot describe a network of any depth.
     """
@@ -69,6 +71,8 @@ def check_torchvision(model: str, params: Any) -> None:
                 _find_weights(models, name, value)
         elif name.startswith(WITHOUT_PARAMETERS) or isinstance(value, list | tuple | Mapping):
             raise ValueError(f"model_params[{key!r}]={value!r} is not supported for {model!r}; remove it.")
+    if shape is not None:
+        _check_shape(models, name, shape)
 
 
 def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | None = None, **params: Any) -> nn.Module:
@@ -144,7 +148,8 @@ def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> 
 def _copy_weights(models: ModuleType, network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
     """Download weights and copy them to all layers except the output layer, whose number of classes differs."""
     try:
-        source = models.get_model(name, weights=weights).state_dict()
+        with contextlib.redirect_stdout(sys.stderr):  # torch prints that it downloads; commands print results
+            source = models.get_model(name, weights=weights).state_dict()
     except (OSError, RuntimeError) as error:
         raise ValueError(
             f"the weights {weights.name} of {PREFIX}{name} cannot be downloaded from {weights.url} ({error}); check "

@@ -160,7 +160,7 @@ def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Byte
                 if plain.size != (schema.width, schema.height):
                     plain = ImageOps.fit(plain, (schema.width, schema.height), Image.Resampling.BILINEAR)
             except (OSError, ValueError, SyntaxError, EOFError) as error:
-                raise TableError(f"{folder / str(path)} is a damaged image ({error}); replace or remove it.") from error
+                raise TableError(f"{folder / str(path)} cannot be decoded ({error}); replace or remove it.") from error
             pixels = np.asarray(plain)
         out[place] = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return out.reshape(len(paths), *schema.row_shape)
