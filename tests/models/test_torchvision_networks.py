@@ -110,6 +110,7 @@ def test_initial_weights_depend_on_the_seed_only():
         ("vit_b_16", (3, 40, 40), r"needs square images whose sides are a multiple of 16 pixels, got 40 × 40"),
         ("vit_b_32", (3, 64, 96), r"needs square images whose sides are a multiple of 32 pixels, got 64 × 96"),
         ("maxvit_t", (3, 64, 64), r"needs images whose sides are a multiple of 224 pixels, got 64 × 64"),
+        ("resnet18", (3, 16, 16), r"needs images of at least 17 × 17 pixels, got 16 × 16; resize"),
         ("resnet18", (4, 32, 32), r"expects images with 1 or 3 channels, got 4"),
         ("resnet18", (64,), r"expects images, got rows of shape \(64,\)"),
     ],

@@ -32,7 +32,8 @@ from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
-from uulearn.models import check_torchvision, is_image_model, is_torchvision_name
+from uulearn.models import is_image_model, is_torchvision_name
+from uulearn.models.torchvision_networks import check_torchvision
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.selection.sensitivity import MIN_MODELS
 from uulearn.tabular import TableEncoder

@@ -211,7 +211,7 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     >>> get_augmentation("shift:2+flip")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])
     """
-    if is_torchvision_transform(augment):
+    if _is_torchvision_transform(augment):
         assert callable(augment)
         return functools.partial(_one_by_one, augment)
     if callable(augment):
@@ -222,7 +222,7 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
 
-def is_torchvision_transform(augment: object) -> bool:
+def _is_torchvision_transform(augment: object) -> bool:
     """Return whether this is a transform of torchvision, a subclass of one, or a torch module that contains one."""
     parts = augment.modules() if isinstance(augment, nn.Module) else [augment]
     names = (base.__module__ for part in parts for base in type(part).__mro__)

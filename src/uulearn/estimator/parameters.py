@@ -14,7 +14,8 @@ import torch
 from uulearn.data.augmentation import ROW_AUGMENTATIONS, describe_names, is_augmentation
 from uulearn.defaults import AUTO, BOOSTING, LOSS
 from uulearn.exceptions import ClosePriorsWarning
-from uulearn.models import MODELS, check_torchvision, is_torchvision_name
+from uulearn.models import MODELS, is_torchvision_name
+from uulearn.models.torchvision_networks import check_torchvision
 from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, ConsistencyOptions, TrainingOptions
 from uulearn.training.precision import PRECISIONS

@@ -5,7 +5,7 @@ from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
 from uulearn.models.ensemble import Ensemble
 from uulearn.models.normalization import synchronized
-from uulearn.models.torchvision_networks import check_torchvision, is_torchvision_name
+from uulearn.models.torchvision_networks import is_torchvision_name
 
 __all__ = [
     "IMAGE_MODELS",
@@ -18,7 +18,6 @@ __all__ = [
     "ResNet32",
     "build_model",
     "check_scores",
-    "check_torchvision",
     "is_image_model",
     "is_torchvision_name",
     "synchronized",

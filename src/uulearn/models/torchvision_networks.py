@@ -22,6 +22,9 @@ WITH_AUXILIARY_OUTPUTS = ("googlenet", "inception_v3")
 """Networks that return several outputs during training, which are turned off here; their weights expect [-1, 1]."""
 WITHOUT_PARAMETERS = ("regnet_",)
 """Networks that cannot be created without allocating memory; their size must not depend on stored parameters."""
+SMALLEST_SIDE = 17
+"""Smallest side of images. The networks halve an image up to five times. If a layer with stride 2 gets an image of a
+single pixel, its bfloat16 gradient on the CPU contains uninitialized memory (torch 2.13)."""
 OUTPUT_PARAMETERS = 2
 """Maximum number of tensors of an output layer: weight and bias."""
 
@@ -128,7 +131,7 @@ def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> 
     channels, height, width = shape
     if channels not in (1, 3):
         raise ValueError(f"{PREFIX}{name} expects images with 1 or 3 channels, got {channels}; convert the images.")
-    problem, least = None, models.get_model_weights(name)["DEFAULT"].meta["min_size"][0]
+    problem, least = None, max(SMALLEST_SIDE, models.get_model_weights(name)["DEFAULT"].meta["min_size"][0])
     if name.startswith("vit_"):
         patch = int(re.findall(r"\d+", name)[-1])
         if height != width or height % patch:
