@@ -88,7 +88,7 @@ def test_commands_take_the_model(fitted, photos, tmp_path):
             ("--model", "torchvision:resnt18"),
             "no classification network 'resnt18'; similar names: 'torchvision:resnet18'",
         ),
-        (("--model", NETWORK, "--weights", "V9"), "must be None or one of 'IMAGENET1K_V1', 'DEFAULT', got 'V9'."),
+        (("--model", NETWORK, "--weights", "V9"), "must be None or one of 'DEFAULT', 'IMAGENET1K_V1', got 'V9'."),
         (("--weights", "DEFAULT"), "--weights DEFAULT needs a network of torchvision, but the model is resnet32; add"),
         (
             ("--model", "torchvision:alexnet", "--image-size", 40),

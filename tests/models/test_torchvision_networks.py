@@ -219,7 +219,7 @@ def test_failed_download_is_one_sentence():
 @pytest.mark.parametrize("weights", ["IMAGENET21K", 3, models.SqueezeNet1_1_Weights.DEFAULT])
 def test_unknown_weights_are_refused_before_training(weights, images):
     with pytest.raises(
-        ValueError, match="^weights of torchvision:squeezenet1_1 must be None or one of 'IMAGENET1K_V1', "
+        ValueError, match="^weights of torchvision:squeezenet1_1 must be None or one of 'DEFAULT', 'IMAGENET1K_V1', "
     ):
         classifier_of(model_params={"weights": weights}).fit(*images)
 

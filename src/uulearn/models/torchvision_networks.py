@@ -119,11 +119,12 @@ class TorchvisionNetwork(nn.Module):
 
 
 def _find_weights(models: ModuleType, name: str, weights: Any) -> Any:
-    known = models.get_model_weights(name).__members__
-    if not isinstance(weights, str) or weights not in known:
-        names = ", ".join(map(repr, known))
-        raise ValueError(f"weights of {PREFIX}{name} must be None or one of {names}, got {weights!r}.")
-    return known[weights]
+    known = models.get_model_weights(name)
+    names = {"DEFAULT": known.DEFAULT} | {own.name: own for own in known}
+    if not isinstance(weights, str) or weights not in names:
+        listed = ", ".join(map(repr, names))
+        raise ValueError(f"weights of {PREFIX}{name} must be None or one of {listed}, got {weights!r}.")
+    return names[weights]
 
 
 def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> None:

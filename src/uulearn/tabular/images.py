@@ -21,7 +21,7 @@ from uulearn.io.formats import STANDARD
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
-"""All formats of torchvision's ``ImageFolder``, and GIF, of which the first frame is used."""
+"""All formats of torchvision's ``ImageFolder``, and GIF (the first frame)."""
 PATH = "path"  # name of the only column of a folder of images
 DEFAULT_SIZE = 32  # pixels per side, for the built-in networks
 PHOTO_SIZE = 224  # pixels per side, for the networks of torchvision
