@@ -241,6 +241,13 @@ def test_network_is_trained_saved_and_loaded(changes, images, tmp_path):
     np.testing.assert_array_equal(UUClassifier.load(tmp_path / "m").decision_function(X), scores)
 
 
+def test_networks_are_not_trained_in_a_batch_of_models(images):
+    """On a GPU, the models of an ensemble are then trained one after the other, as on a CPU."""
+    X, sets = images
+    plan = classifier_of(n_estimators=2).plan_sets(X[sets == 0], X[sets == 1])
+    assert not plan.learner.can_be_batched(plan.data)
+
+
 def test_loading_never_downloads_weights(images, tmp_path, monkeypatch):
     X, sets = images
     put_weights_into_cache("squeezenet1_1")
