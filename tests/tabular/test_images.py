@@ -45,10 +45,11 @@ def test_finds_images_in_subfolders_and_links_but_not_hidden_files(draw, tmp_pat
         save(pixels, own / name)
     save(pixels, tmp_path / "elsewhere" / "e.png")
     (own / "linked").symlink_to(tmp_path / "elsewhere")
+    (own / "again").symlink_to(tmp_path / "elsewhere")
     (own / "loop").symlink_to(own)
     (own / "notes.txt").write_text("not an image")
     paths, notes = paths_in(own)
-    assert paths == ["b.png", "ill/2026/c.PPM", "ill/a.jpg", "linked/e.png"]
+    assert paths == ["again/e.png", "b.png", "ill/2026/c.PPM", "ill/a.jpg"]
     assert notes == [f"{own} has 1 files that are not images; they are ignored."]
 
 

@@ -92,11 +92,14 @@ def _open_folder(folder: Path) -> TableReader:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder, its subfolders and linked folders, without hidden files and folders."""
+    """Yield the files of a folder, its subfolders and linked folders, without hidden files and folders.
+
+    If several links lead to the same folder, the first in alphabetical order is used.
+    """
     visited: set[str] = set()  # a link to a parent folder would never end
     for place, subfolders, names in os.walk(folder, followlinks=True):
         own = os.path.realpath(place)
-        subfolders[:] = [] if own in visited else [name for name in subfolders if not name.startswith(".")]
+        subfolders[:] = [] if own in visited else sorted(name for name in subfolders if not name.startswith("."))
         if own not in visited:
             yield from (Path(place, name) for name in names if not name.startswith("."))
         visited.add(own)
