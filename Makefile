@@ -86,7 +86,7 @@ docs: $(VENV)/.dev           ## the documentation site in site/, warnings as err
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/building/check_links.py site
 
-examples: $(VENV)/.dev       ## the three examples on real data with all figures; needs Fashion-MNIST in UULEARN_DATA
+examples: $(VENV)/.dev       ## the four examples on real data with all figures; needs Fashion-MNIST and CIFAR-10 in UULEARN_DATA
 	$(BIN)/python examples/run_all.py
 
 clean:

@@ -1,4 +1,4 @@
-"""Limit the threads and vector instructions of all tests, and compare the output on pages with a tolerance."""
+"""Limit the threads and vector instructions of all tests, make torchvision importable, and compare output on pages."""
 
 import doctest
 import os
@@ -14,6 +14,10 @@ ROOT = Path(__file__).parent
 # NumPy, torch, scikit-learn and LightGBM read this when they are loaded; processes started by a test inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 load_notebook_tool().use_common_instructions()
+
+from helpers.torchvision_operators import declare_missing_operators  # noqa: E402  (it imports torch)
+
+declare_missing_operators()
 
 # tests/docs/test_start_pages.py runs these pages as notebooks, with the commands between their Python blocks.
 collect_ignore = [f"docs/start/{name}.md" for name in ("tables", "notebook", "own-loop", "paper")]

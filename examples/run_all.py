@@ -1,7 +1,7 @@
 """Run all examples, store their records and update the pages that show them: ``make examples``.
 
-Fashion-MNIST is read from the folder in UULEARN_DATA; the survey of the third example is downloaded by pip. If the
-data of an example is missing, its stored record does not change.
+Fashion-MNIST and CIFAR-10 are read from the folder in UULEARN_DATA; the survey of the last example is downloaded by
+pip. If the data of an example is missing, its stored record does not change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-EXAMPLES = ("two_clinics", "fashion_images", "mixed_table")
+EXAMPLES = ("two_clinics", "fashion_images", "photo_albums", "mixed_table")
 
 
 def main() -> None:

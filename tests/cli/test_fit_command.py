@@ -398,7 +398,7 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         (("--set-priors", "0.5", "-0.5"), "takes two different fractions between 0 and 1, got 0.5 and -0.5."),
         (
             (*PRIORS, "--model", "tree"),
-            "--model must be auto, mlp, linear, boosting, resnet32 or allconvnet, got 'tree'.",
+            "--model must be auto, mlp, linear, boosting, resnet32, allconvnet or torchvision:NAME, got 'tree'.",
         ),
         (
             (*PRIORS, "--method", "magic"),

@@ -655,3 +655,66 @@ def test_function_is_not_saved_and_must_be_passed_again(tmp_path):
         loaded = UUClassifier.load(tmp_path, model=Flat, training__augment=again)
         assert loaded.training.augment is again
         np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))
+
+
+# -------------------------------------------------------------------------------------------- transforms of torchvision
+
+
+def transforms():
+    return pytest.importorskip("torchvision.transforms.v2", reason="needs the extra vision")
+
+
+@pytest.mark.parametrize("kind", ["v2", "composed", "sequential", "v1", "subclass"])
+def test_transforms_of_torchvision_draw_for_each_image(kind):
+    v2 = transforms()
+    old = pytest.importorskip("torchvision.transforms")
+
+    class Own(v2.RandomHorizontalFlip):
+        pass
+
+    transform = {
+        "v2": v2.RandomHorizontalFlip(),
+        "composed": v2.Compose([v2.RandomCrop(2), v2.RandomHorizontalFlip()]),
+        "sequential": nn.Sequential(v2.RandomHorizontalFlip(), nn.Identity()),
+        "v1": old.Compose([old.RandomHorizontalFlip()]),
+        "subclass": Own(),
+    }[kind]
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).expand(60, 1, 2, 2)
+    found = build_augmentation(transform, x)(x)[:, 0, 0].unique(dim=0)
+    assert found.tolist() == [[1.0, 2.0], [2.0, 1.0]]
+
+
+def test_transforms_of_torchvision_are_refused_if_they_do_not_fit():
+    v2, x = transforms(), torch.zeros(2, 3, 8, 8)
+    with pytest.raises(ValueError, match="^augment=RandomResizedCrop must return a batch like its input"):
+        build_augmentation(v2.RandomResizedCrop(4), x)
+    with pytest.raises(ValueError, match="^MixUp cannot augment single images .*, without labels: .*; remove it"):
+        build_augmentation(v2.MixUp(num_classes=2), x)
+
+
+def test_resumed_run_with_transforms_equals_uninterrupted_run(tmp_path):
+    """Checkpoints contain torch's random state, from which the transforms draw."""
+    v2 = transforms()
+    transform = v2.Compose([v2.RandomCrop(4, padding=1), v2.RandomErasing(), v2.RandomHorizontalFlip()])
+    whole, again = trainer(transform, epochs=4), trainer(transform, epochs=4)
+    whole.run()
+    again.run()
+    trainer(transform, epochs=2, checkpoint_dir=tmp_path).run()
+    resumed = trainer(transform, epochs=4, checkpoint_dir=tmp_path)
+    resumed.run()
+    assert resumed.history.resumed_at == [2]
+    assert records(resumed.history) == records(whole.history) == records(again.history)
+    assert torch.equal(weights(resumed), weights(whole))
+    with pytest.raises(CheckpointError, match=r"another run \(different: augment\)"):
+        trainer(v2.RandomHorizontalFlip(0.4), epochs=4, checkpoint_dir=tmp_path).run()
+
+
+@half_trained
+def test_consistency_training_takes_transforms_of_torchvision():
+    v2 = transforms()
+    X, sets = pictures()
+    classifier = plain_classifier(
+        (0.9, 0.1), model="resnet32", epochs=2, batch_size=40, random_state=0, augment=v2.RandomHorizontalFlip(),
+        ema=0.5, consistency={"ramp": (0.0, 0.1), "strong": v2.Compose([v2.RandomAffine(10), v2.RandomErasing()])},
+    )  # fmt: skip
+    assert np.isfinite(classifier.fit(X, sets).history_[-1]["consistency_loss"])

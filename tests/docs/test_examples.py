@@ -15,7 +15,7 @@ import pytest
 from helpers.processes import python
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-NAMES = ("two_clinics", "fashion_images", "mixed_table")
+NAMES = ("two_clinics", "fashion_images", "photo_albums", "mixed_table")
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,17 @@ def test_second_example_says_which_files_are_missing(tmp_path, named):
         "error: Fashion-MNIST was not found; put train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "
         "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz into "
         f"{tmp_path / 'fashion-mnist'} and pass --data {tmp_path}, or set UULEARN_DATA={tmp_path}.\n"
+    )
+    assert not (tmp_path / "w").exists()
+
+
+def test_example_of_torchvision_says_which_files_are_missing(tmp_path):
+    script, elsewhere = EXAMPLES / "photo_albums" / "run.py", {"XDG_CACHE_HOME": str(tmp_path)}
+    code, out, err = python(script, "--work", tmp_path / "w", "--data", tmp_path, env=elsewhere)
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: CIFAR-10 was not found; put data_batch_1.bin to data_batch_5.bin and test_batch.bin into "
+        f"{tmp_path / 'cifar-10-batches-bin'} and pass --data {tmp_path}, or set UULEARN_DATA={tmp_path}.\n"
     )
     assert not (tmp_path / "w").exists()
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-NAMES = ("two_clinics", "fashion_images", "mixed_table")
+NAMES = ("two_clinics", "fashion_images", "photo_albums", "mixed_table")
 
 
 def facts() -> dict[str, str]:

@@ -28,6 +28,7 @@ EXTRAS = {
     "plot": ("matplotlib",),
     "data": ("pooch",),
     "images": ("pillow",),
+    "vision": ("pillow", "torchvision"),
     "boosting": ("lightgbm",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "ray": ("ray", "pydantic", "fsspec"),

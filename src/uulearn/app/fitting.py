@@ -32,11 +32,12 @@ from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
 from uulearn.io.reading import is_table_folder
-from uulearn.models import IMAGE_MODELS
+from uulearn.models import is_image_model, is_torchvision_name
+from uulearn.models.torchvision_networks import check_torchvision
 from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.selection.sensitivity import MIN_MODELS
 from uulearn.tabular import TableEncoder
-from uulearn.tabular.images import ImageSchema
+from uulearn.tabular.images import DEFAULT_SIZE, PHOTO_SIZE, ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
 from uulearn.training.progress import ProgressCallback, StageStarted, format_duration, no_progress
 from uulearn.training.workers import Workers
@@ -145,8 +146,19 @@ def takes_images(settings: FitSettings) -> bool:
 def _prepare(settings: FitSettings) -> Prepared:
     paths = (settings.first, settings.second)
     if takes_images(settings):
-        flat = (IMAGE_DEFAULTS | dict(settings.classifier))["model"] not in IMAGE_MODELS
-        return prepare_images(*paths, column=settings.images, size=settings.image_size, ids=settings.ids, flat=flat)
+        model = (IMAGE_DEFAULTS | dict(settings.classifier))["model"]
+        prepared = prepare_images(
+            *paths,
+            column=settings.images,
+            size=settings.image_size,
+            ids=settings.ids,
+            flat=not is_image_model(model),
+            default_size=PHOTO_SIZE if is_torchvision_name(model) else DEFAULT_SIZE,
+        )
+        if is_torchvision_name(model):
+            assert isinstance(prepared.schema, ImageSchema)
+            check_torchvision(model, None, prepared.schema.image_shape)
+        return prepared
     known = None if isinstance(settings.set_priors, str) else settings.set_priors
     return prepare(
         *paths,
@@ -212,6 +224,11 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     if classifier.model == defaults.BOOSTING:
         import_lightgbm()
     options = classifier.model_params
+    if isinstance(options, Mapping) and "weights" in options and not is_torchvision_name(classifier.model):
+        raise ValueError(
+            f"--weights {options['weights']} needs a network of torchvision, but the model is {classifier.model}; add "
+            "--model torchvision:resnet18, or remove --weights."
+        )
     if isinstance(options, Mapping) and "seconds" in options and classifier.model != defaults.AUTO:
         raise ValueError(
             f"--time-budget (seconds in model_params) limits the comparison of models by --model auto, but the model "

@@ -83,16 +83,18 @@ class FitSettings:
         """Merge settings from a configuration file and command-line options, which take precedence.
 
         Options have the names of settings or classifier parameters. Options with other names, and options that are None
-        or empty, are ignored. The option ``time_budget`` sets ``seconds`` in the parameters of the model "auto".
+        or empty, are ignored. The option ``time_budget`` sets ``seconds`` in the parameters of the model "auto", and
+        ``weights`` sets the ``weights`` of a network of torchvision.
         """
         values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
         values = {name: value for name, value in values.items() if value not in (None, ())}
         own = {name: value for name, value in values.items() if name in CLASSIFIER_PARAMETERS}
-        if (seconds := given.get("time_budget")) is not None:
-            if not 0 < seconds < math.inf:
-                raise ValueError(f"--time-budget must be a number of seconds above 0, got {seconds:g}.")
+        if (seconds := given.get("time_budget")) is not None and not 0 < seconds < math.inf:
+            raise ValueError(f"--time-budget must be a number of seconds above 0, got {seconds:g}.")
+        of_model = {"seconds": seconds, "weights": given.get("weights")}
+        if of_model := {name: value for name, value in of_model.items() if value is not None}:
             params = stored.get(CLASSIFIER_TABLE, {}).get("model_params")
-            own["model_params"] = {**(params if isinstance(params, Mapping) else {}), "seconds": seconds}
+            own["model_params"] = {**(params if isinstance(params, Mapping) else {}), **of_model}
         settings = {entry.name: values[entry.name] for entry in dataclasses.fields(cls) if entry.name in values}
         merged = {**stored, **settings, CLASSIFIER_TABLE: {**stored.get(CLASSIFIER_TABLE, {}), **own}}
         needed = {"first": "two files of rows", "second": "two files of rows", "set_priors": "--set-priors"}

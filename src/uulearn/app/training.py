@@ -20,7 +20,7 @@ from uulearn.estimator import UUClassifier
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.self_training import max_trainings
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
-from uulearn.models import IMAGE_MODELS
+from uulearn.models import is_image_model
 from uulearn.tabular.matrices import Matrix, split_rows, take
 from uulearn.training.progress import ProgressCallback, StageStarted
 
@@ -64,7 +64,7 @@ def train_and_score(
     """
     number, rounds, sizes = classifier.n_estimators, classifier.self_training_rounds, (len(X[0]), len(X[1]))
     place = _sample(sum(sizes), seed)
-    single = number == 1 or (is_auto(number) and classifier.model in IMAGE_MODELS)
+    single = number == 1 or (is_auto(number) and is_image_model(classifier.model))
     plan = None if single or rounds else classifier.plan_sets(*X)
     if plan is None or plan.folds is None:
         models = defaults.N_ESTIMATORS if is_auto(number) else int(number)

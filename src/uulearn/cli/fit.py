@@ -49,14 +49,28 @@ def fit(
     sheet: Sheet = None,
     images: Annotated[str | None, option("COLUMN", "Column of image paths, if A and B are tables of images.")] = None,
     image_size: Annotated[
-        int | None, option("N", "Width and height to which images are resized, in pixels.", min=1)
+        int | None,
+        option(
+            "N",
+            "Width and height to which images are resized and cropped, in pixels. Default: 32 (torchvision: 224), or "
+            "the size of the images if all are equal and small.",
+            min=1,
+        ),
+    ] = None,
+    training__augment: Annotated[
+        str | None,
+        option("NAMES", "Random changes of training images, such as shift+flip. Default: none.", "--augment"),
     ] = None,
     model: Annotated[
         str | None,
         name_option(
-            "Model: auto (compares boosting and mlp), mlp, linear, boosting, resnet32 or allconvnet. Default: auto "
-            "(images: resnet32)."
+            "Model: auto (compares boosting and mlp), mlp, linear, boosting, resnet32, allconvnet, or a network of "
+            "torchvision such as torchvision:resnet18. Default: auto (images: resnet32)."
         ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        option("NAME", "Weights to download for a network of torchvision, such as DEFAULT. Default: none."),
     ] = None,
     time_budget: Annotated[
         float | None,
@@ -70,6 +84,9 @@ def fit(
     loss: Annotated[str | None, name_option("Loss: sigmoid, logistic, … Default: sigmoid (linear: logistic).")] = None,
     epochs: Annotated[
         int | None, option("N", "Maximum number of epochs. Default: 200 (mlp on small tables: 60).", min=1)
+    ] = None,
+    batch_size: Annotated[
+        int | None, option("N", "Number of rows per batch, from both sets together. Default: 3000.", min=2)
     ] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)

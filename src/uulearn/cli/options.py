@@ -46,6 +46,8 @@ NAMES = {
     "loss": ("sigmoid", "logistic", "ramp", "double_hinge", "squared"),
 }
 """Option values, repeated here because importing the library takes seconds; a test compares the two lists."""
+TORCHVISION = "torchvision:"
+"""Prefix of the names of torchvision's networks, repeated here for the same reason."""
 
 
 def name_option(text: str) -> Any:
@@ -55,6 +57,10 @@ def name_option(text: str) -> Any:
 
 def _check_name(param: typer.CallbackParam, value: str | None) -> str | None:
     names = NAMES[str(param.name)]
+    if param.name == "model":
+        names = (*names, f"{TORCHVISION}NAME")
+        if value is not None and value.startswith(TORCHVISION):
+            return value
     if value is not None and value not in names:
         raise ValueError(f"--{param.name} must be {', '.join(names[:-1])} or {names[-1]}, got {value!r}.")
     return value

@@ -1,7 +1,8 @@
 """Random augmentation of training rows by a named or custom function; each row is augmented independently.
 
 A name may be followed by the strength of the augmentation: ``"shift:2"`` shifts by up to two pixels. Several names are
-joined by ``+`` and applied from left to right.
+joined by ``+`` and applied from left to right. Transforms of torchvision draw random numbers once per call, so they are
+called for each image.
 
 Random numbers come from torch's generators. Checkpoints store the state of the generators, so runs can be resumed.
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from uulearn import defaults
@@ -173,7 +174,10 @@ def describe_names(others: Sequence[str] = ()) -> str:
     """
     examples = ", ".join(example for _, example in STRENGTHS.values())
     names = ", ".join(map(repr, (*AUGMENTATIONS, *others)))
-    return f"one of {names}, with a strength as in {examples}, several of them joined by '+', or a function of a batch"
+    return (
+        f"one of {names}, with a strength as in {examples}, several of them joined by '+', a transform of torchvision, "
+        "or a function of a batch"
+    )
 
 
 def is_augmentation(name: str, others: Sequence[str] = ()) -> bool:
@@ -202,15 +206,37 @@ def _parse(part: str) -> Augmentation:
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
     """Return the augmentation function for a name, or for several names joined by ``+`` (applied left to right).
 
+    A transform of torchvision is applied to each image of the batch; other functions are returned unchanged.
+
     >>> get_augmentation("shift:2+flip")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])
     """
+    if _is_torchvision_transform(augment):
+        assert callable(augment)
+        return functools.partial(_one_by_one, augment)
     if callable(augment):
         return augment
     if not isinstance(augment, str) or not is_augmentation(augment):
         raise ValueError(f"augment must be {describe_names()}, got {augment!r}.")
     chosen = [_parse(part) for part in augment.split("+")]
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
+
+
+def _is_torchvision_transform(augment: object) -> bool:
+    """Return whether this is a transform of torchvision, a subclass of one, or a torch module that contains one."""
+    parts = augment.modules() if isinstance(augment, nn.Module) else [augment]
+    names = (base.__module__ for part in parts for base in type(part).__mro__)
+    return any(name.startswith("torchvision.transforms") for name in names)
+
+
+def _one_by_one(transform: Augmentation, x: Tensor) -> Tensor:
+    try:
+        return torch.stack([transform(image) for image in x])
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{_name(transform)} cannot augment single images of shape {tuple(x.shape[1:])}, without labels: {error}; "
+            "remove it from augment."
+        ) from error
 
 
 def build_augmentation(
@@ -296,4 +322,6 @@ def _apply_checked(augmentation: Augmentation, image_shape: Sequence[int] | None
 
 
 def _name(augmentation: Augmentation) -> str:
+    if isinstance(augmentation, functools.partial):
+        augmentation = augmentation.args[0] if augmentation.func is _one_by_one else augmentation.func
     return str(getattr(augmentation, "__qualname__", type(augmentation).__qualname__))

@@ -57,17 +57,19 @@ class UUClassifier(TrainedClassifier):
     model : str, nn.Module, class, factory, Learner or None
         ``"mlp"``, ``"linear"``, ``"boosting"`` (trees; needs LightGBM), ``"auto"`` (trains ``"boosting"`` and, up to
         about 12,000 rows, ``"mlp"``, and uses the better one or an average), ``"resnet32"`` or ``"allconvnet"`` (for
-        images), or any module that returns one score per row. None is ``"auto"`` for data frames and Arrow tables if
-        the priors are known, and otherwise ``"mlp"``. A class or factory is called with ``model_params``, and with
-        ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A module instance is copied. A
-        `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs`` and the other
-        parameters for training networks.
+        images), ``"torchvision:"`` followed by the name of a classification network of torchvision, such as
+        ``"torchvision:resnet18"``, or any module that returns one score per row. None is ``"auto"`` for data frames and
+        Arrow tables if the priors are known, and otherwise ``"mlp"``. A class or factory is called with
+        ``model_params``, and with ``n_features`` (tables) or ``shape`` (images) if it accepts this argument. A module
+        instance is copied. A `uulearn.estimator.Learner` trains other kinds of models and ignores ``loss``, ``epochs``
+        and the other parameters for training networks.
     model_params : dict, None or "auto"
         Arguments passed to the model, such as ``{"hidden": (300, 300)}`` for ``"mlp"``. "auto" is a smaller network
-        with dropout for ``"mlp"`` on small tables (see ``epochs``), otherwise None. For the model ``"auto"``, see
-        `uulearn.estimator.auto.AutoOptions`. For ``"boosting"``, see
-        `uulearn.estimator.boosting.TreeParameters`; every tree uses the risk of all rows on the CPU, so ``batch_size``,
-        ``device`` and ``training`` (except its ``smoothing``) have no effect.
+        with dropout for ``"mlp"`` on small tables (see ``epochs``), otherwise None. For a network of torchvision,
+        ``{"weights": "DEFAULT"}`` downloads weights. For the model ``"auto"``, see
+        `uulearn.estimator.auto.AutoOptions`. For ``"boosting"``, see `uulearn.estimator.boosting.TreeParameters`; every
+        tree uses the risk of all rows on the CPU, so ``batch_size``, ``device`` and ``training`` (except its
+        ``smoothing``) have no effect.
     epochs : int or "auto"
         Maximum number of epochs; for ``"boosting"``, the maximum number of trees. "auto" is 200, except for
         ``"mlp"`` on small tables if ``model_params`` and ``lr`` are also "auto": up to 3,000 rows over both sets, it is

@@ -31,7 +31,7 @@ from uulearn.defaults import BOOSTING
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import ResolvedParameters
 from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
-from uulearn.models import Ensemble, ModelLike, build_model, check_scores
+from uulearn.models import Ensemble, ModelLike, build_model, check_scores, is_torchvision_name
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction
@@ -48,6 +48,8 @@ from uulearn.training.scoring import module_device
 Folds = tuple[Positions, Positions]
 Priors = tuple[float, float]
 SetPriors = tuple[float, ...]
+MAX_PIXEL = 10.0
+"""Maximum absolute pixel value that torchvision's networks accept; normalized images are within ±3."""
 SINGLE_MODEL = "model"
 """Name of a model that is trained alone, in the records that a callback receives."""
 
@@ -513,6 +515,11 @@ class NetworkLearner(Learner):
     def check(self, sample: Tensor, seed: int) -> None:
         """Raise an error if the module or the augmentation does not support these rows."""
         scaled, options = sample * self.options.input_scale, self.options
+        if is_torchvision_name(self.model) and (highest := scaled.abs().max().item()) > MAX_PIXEL:
+            raise ValueError(
+                f"model={self.model!r} expects pixel values from 0 to 1, got values up to {highest:g}; set "
+                "training=TrainingOptions(input_scale=1 / 255)."
+            )
         check_scores(self.build(tuple(sample.shape[1:]), seed), scaled)
         if options.augment is not None:
             build_augmentation(options.augment, scaled.to(options.device), options.image_shape)
@@ -586,9 +593,10 @@ class NetworkLearner(Learner):
                 f"expected a model with {layers:,} layers, found {len(weights):,} weights; save the model again."
             )
         with torch.device("meta" if named else "cpu"):
-            module = build_model(self.model, row_shape, self.model_params)
+            build = functools.partial(build_model, self.model, row_shape, self.model_params, download=False)
+            module = build()
             if n_models is not None:
-                copies = (build_model(self.model, row_shape, self.model_params) for _ in range(1, n_models))
+                copies = (build() for _ in range(1, n_models))
                 module = Ensemble([module, *copies], [1.0] * n_models)
         expected, found = (
             {name: (tuple(value.shape), value.dtype) for name, value in tensors.items()}

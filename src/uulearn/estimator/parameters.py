@@ -14,7 +14,8 @@ import torch
 from uulearn.data.augmentation import ROW_AUGMENTATIONS, describe_names, is_augmentation
 from uulearn.defaults import AUTO, BOOSTING, LOSS
 from uulearn.exceptions import ClosePriorsWarning
-from uulearn.models import MODELS
+from uulearn.models import MODELS, is_torchvision_name
+from uulearn.models.torchvision_networks import check_torchvision
 from uulearn.risk import LOSSES, UURisk
 from uulearn.training.options import OPTIMIZERS, ConsistencyOptions, TrainingOptions
 from uulearn.training.precision import PRECISIONS
@@ -74,8 +75,13 @@ NAMED_MODELS = (AUTO, *MODELS, BOOSTING)
 
 RULES: dict[str, Rule] = {
     "model": Rule(
-        lambda v: v in NAMED_MODELS if isinstance(v, str) else v is None or callable(v) or hasattr(v, "train_folds"),
-        f"None, one of {', '.join(map(repr, NAMED_MODELS))}, an nn.Module, its class, a factory or a Learner",
+        lambda v: (
+            v in NAMED_MODELS or is_torchvision_name(v)
+            if isinstance(v, str)
+            else v is None or callable(v) or hasattr(v, "train_folds")
+        ),
+        f"None, one of {', '.join(map(repr, NAMED_MODELS))}, 'torchvision:' followed by the name of a network of "
+        "torchvision, an nn.Module, its class, a factory or a Learner",
         7,
     ),
     "model_params": Rule(_or_auto(_is_mapping), "'auto', None or a dict of arguments for the model", "wide"),
@@ -209,6 +215,8 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     for name, rule, value in checked:
         if not rule.allows(value):
             raise ValueError(f"{name} must be {rule.description}, got {value!r}.")
+    if is_torchvision_name(parameters["model"]):
+        check_torchvision(parameters["model"], parameters["model_params"])
     _check_consistency_training(read_consistency(parameters["consistency"]), parameters, options)
     priors, method, loss = (parameters[name] for name in ("set_priors", "method", "loss"))
     if priors is None and method != "biased":

@@ -26,7 +26,7 @@ from uulearn.data.streams import StreamedSets
 from uulearn.estimator.learners import Folds, Learner, make_learner
 from uulearn.estimator.parameters import is_auto
 from uulearn.estimator.resolving import AUTO_PARAMETERS, ResolvedParameters, resolve
-from uulearn.models import IMAGE_MODELS
+from uulearn.models import is_image_model
 from uulearn.risk.coefficients import warn_if_close
 from uulearn.training.checkpoint import stored_seed
 from uulearn.training.loop import Callback
@@ -67,7 +67,7 @@ class FitPlan:
 
 def takes_any_shape(model: Any) -> bool:
     """Return whether rows may be images or sequences, which is true for image models and custom models."""
-    return model is not None and (not isinstance(model, str) or model in IMAGE_MODELS)
+    return model is not None and (not isinstance(model, str) or is_image_model(model))
 
 
 def read_streams(

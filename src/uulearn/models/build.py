@@ -1,6 +1,7 @@
 """Build a module from the parameter ``model``, and check that the module accepts the rows."""
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
+from uulearn.models.torchvision_networks import build_torchvision, check_torchvision, is_torchvision_name
 
 ModelLike = str | nn.Module | type[nn.Module] | Callable[..., nn.Module]
 
@@ -18,14 +20,29 @@ MODELS: dict[str, type[nn.Module]] = {"linear": Linear, "mlp": MLP, "allconvnet"
 IMAGE_MODELS = ("allconvnet", "resnet32")
 
 
+def is_image_model(model: Any) -> bool:
+    """Return whether the parameter ``model`` names a network for images.
+
+    >>> is_image_model("resnet32"), is_image_model("torchvision:resnet18"), is_image_model("mlp")
+    (True, True, False)
+    """
+    return isinstance(model, str) and (model in IMAGE_MODELS or is_torchvision_name(model))
+
+
 def build_model(
-    model: ModelLike, row_shape: tuple[int, ...], params: Mapping[str, Any] | None = None, seed: int | None = None
+    model: ModelLike,
+    row_shape: tuple[int, ...],
+    params: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    *,
+    download: bool = True,
 ) -> nn.Module:
     """Build a new module for rows of the given shape.
 
     A built-in model, a class or a factory is called with ``params``. The argument ``n_features`` (tabular rows) or
     ``shape`` (images) is added if the callable accepts it. An instance is copied, so training never changes the user's
     module. If a ``seed`` is given, the initial weights depend only on it, and torch's random state does not change.
+    Without ``download``, the parameter ``weights`` of a network of torchvision is ignored.
 
     >>> build_model(lambda n_features: nn.Linear(n_features, 1), (4,))
     Linear(in_features=4, out_features=1, bias=True)
@@ -33,18 +50,25 @@ def build_model(
     if seed is not None:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            return build_model(model, row_shape, params)
+            return build_model(model, row_shape, params, download=download)
     params = dict(params or {})
     if isinstance(model, nn.Module):
         if params:
             raise ValueError("model_params cannot be used with a model instance; pass a class or a factory instead.")
         return _initialize_lazy(copy.deepcopy(model), row_shape)
+    name = model if isinstance(model, str) else getattr(model, "__name__", str(model))
     if isinstance(model, str):
-        if model not in MODELS:
+        if model not in MODELS and not is_torchvision_name(model):
             names = ", ".join(map(repr, MODELS))
             raise ValueError(f"model must be one of {names}, an nn.Module, a class or a factory, got {model!r}.")
         _check_row_shape(model, row_shape)
-        model = MODELS[model]
+        if is_torchvision_name(model):
+            check_torchvision(model, params)
+            if not download:
+                params.pop("weights", None)
+            model = functools.partial(build_torchvision, model)
+        else:
+            model = MODELS[model]
     if not callable(model):
         raise TypeError(f"model must be a name, an nn.Module, a module class or a factory, got {model!r}.")
     if len(row_shape) == 1 and "n_features" in inspect.signature(model).parameters:
@@ -54,7 +78,6 @@ def build_model(
     try:
         built = model(**params)
     except TypeError as error:
-        name = getattr(model, "__name__", str(model))
         raise ValueError(f"model {name} cannot be built with {params}: {error}; correct model_params.") from error
     if not isinstance(built, nn.Module):
         raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
@@ -70,9 +93,9 @@ def _initialize_lazy(model: nn.Module, row_shape: tuple[int, ...]) -> nn.Module:
 
 
 def _check_row_shape(name: str, row_shape: tuple[int, ...]) -> None:
-    if name in IMAGE_MODELS and len(row_shape) != 3:
+    if is_image_model(name) and len(row_shape) != 3:
         expected, fix = "images", "reshape X to (n, channels, height, width) or use model='mlp'"
-    elif name not in IMAGE_MODELS and len(row_shape) != 1:
+    elif not is_image_model(name) and len(row_shape) != 1:
         expected, fix = "tabular rows", "reshape X to two dimensions, use model='resnet32', or pass your own module"
     else:
         return

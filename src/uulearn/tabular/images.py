@@ -1,11 +1,13 @@
 """Read images as rows, from a folder of images or from a table with a column of image paths.
 
-All images are converted to the same size and color mode, as bytes of shape (n, channels, height, width).
+All images are converted to the same size and color mode, as bytes of shape (n, channels, height, width). Images of
+another size are resized and cropped to the center, as with ``Resize`` and ``CenterCrop`` of torchvision.
 """
 
 import math
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,9 +20,12 @@ from uulearn.exceptions import TableError
 from uulearn.io.formats import STANDARD
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
+"""All formats of torchvision's ``ImageFolder``, and GIF (the first frame)."""
 PATH = "path"  # name of the only column of a folder of images
-DEFAULT_SIZE = 32  # pixels per side
+DEFAULT_SIZE = 32  # pixels per side, for the built-in networks
+PHOTO_SIZE = 224  # pixels per side, for the networks of torchvision
+SMALL_SIZE = 64  # images of the same size with sides up to this length are not resized
 LARGEST_SIZE = 1024
 MODES = {"L": 1, "RGB": 3}
 SURVEYED_IMAGES = 500  # number of images of each set used to choose size and color mode
@@ -76,7 +81,7 @@ def open_rows(
 
 def _open_folder(folder: Path) -> TableReader:
     """Return a reader with one column: the paths of all images in a folder and its subfolders, sorted by name."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted(_files_in(folder))
     found = [path.relative_to(folder).as_posix() for path in files if path.suffix.lower() in IMAGE_SUFFIXES]
     if not found:
         raise TableError(f"{folder} contains no images ({', '.join(IMAGE_SUFFIXES)}); pass another folder.")
@@ -86,6 +91,20 @@ def _open_folder(folder: Path) -> TableReader:
     return TableReader(str(folder), frames, pd.DataFrame({PATH: found[:0]}), notes)
 
 
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder, its subfolders and linked folders, without hidden files and folders.
+
+    If several links lead to the same folder, the first in alphabetical order is used.
+    """
+    visited: set[str] = set()  # a link to a parent folder would never end
+    for place, subfolders, names in os.walk(folder, followlinks=True):
+        own = os.path.realpath(place)
+        subfolders[:] = [] if own in visited else sorted(name for name in subfolders if not name.startswith("."))
+        if own not in visited:
+            yield from (Path(place, name) for name in names if not name.startswith("."))
+        visited.add(own)
+
+
 def base_folder(source: str | Path) -> Path:
     """Return the folder that the image paths in a source are relative to."""
     path = Path(source)
@@ -93,11 +112,17 @@ def base_folder(source: str | Path) -> Path:
 
 
 def survey_images(
-    sources: Sequence[str | Path], column: str | None, size: int | None, ids: Sequence[str] = (), flat: bool = False
+    sources: Sequence[str | Path],
+    column: str | None,
+    size: int | None,
+    ids: Sequence[str] = (),
+    flat: bool = False,
+    default_size: int = DEFAULT_SIZE,
 ) -> tuple[ImageSchema, list[str]]:
     """Choose the size and color mode from the first images of each source; return the schema and notes.
 
-    Without ``size``, images are resized to 32 × 32 pixels, unless all have the same size and no side exceeds 64 pixels.
+    Without ``size``, images are resized to the default size, unless all have the same size and no side exceeds 64
+    pixels.
     """
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         raise TableError(f"the image size {size} is not supported; choose a size from 1 to {LARGEST_SIZE} pixels.")
@@ -113,34 +138,51 @@ def survey_images(
                 for path in frame[where].iloc[: SURVEYED_IMAGES - n_read]:
                     with _opened(base_folder(source), path) as image:
                         sizes.add((image.height, image.width))
-                        has_color = has_color or image.mode not in ("1", "L", "LA", "I", "I;16", "F")
+                        has_color = has_color or (image.mode not in ("1", "L", "LA") and not _is_16_bit(image))
                     n_read += 1
                 if n_read >= SURVEYED_IMAGES:
                     break
-    height = width = size or DEFAULT_SIZE
-    if size is None and len(sizes) == 1 and max(one := next(iter(sizes))) <= 2 * DEFAULT_SIZE:
+    height = width = size or default_size
+    if size is None and len(sizes) == 1 and max(one := next(iter(sizes))) <= SMALL_SIZE:
         height, width = one
-    resized = f"images are resized to {width} × {height} pixels; choose another size with --image-size"
+    cropped = " and cropped to their center" if any(own[0] * width != own[1] * height for own in sizes) else ""
+    resized = f"images are resized{cropped} to {width} × {height} pixels; choose another size with --image-size"
     notes = [resized] if sizes != {(height, width)} else []
     return ImageSchema(column or PATH, height, width, "RGB" if has_color else "L", tuple(ids), flat), notes
 
 
 def load_images(paths: Sequence[Any], folder: Path, schema: ImageSchema) -> Bytes:
     """Load images as bytes of shape (n, channels, height, width), or (n, pixels) if images are flattened."""
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     out = np.empty((len(paths), MODES[schema.mode], schema.height, schema.width), dtype=np.uint8)
     for place, path in enumerate(paths):
         with _opened(folder, path) as image:
             try:
-                plain = image.convert(schema.mode)
+                plain = _to_8_bits(image).convert(schema.mode)
                 if plain.size != (schema.width, schema.height):
-                    plain = plain.resize((schema.width, schema.height), Image.Resampling.BILINEAR)
+                    plain = ImageOps.fit(plain, (schema.width, schema.height), Image.Resampling.BILINEAR)
             except (OSError, ValueError, SyntaxError, EOFError) as error:
-                raise TableError(f"{folder / str(path)} is a damaged image ({error}); replace or remove it.") from error
+                raise TableError(f"{folder / str(path)} cannot be decoded ({error}); replace or remove it.") from error
             pixels = np.asarray(plain)
         out[place] = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return out.reshape(len(paths), *schema.row_shape)
+
+
+def _is_16_bit(image: Any) -> bool:
+    """Return whether an image has 16 bits per pixel; some versions of Pillow read such a PNG file in mode I."""
+    return bool(image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")))
+
+
+def _to_8_bits(image: Any) -> Any:
+    """Return an image that Pillow converts to gray or RGB without clipping values or warning about transparency."""
+    from PIL import Image
+
+    if _is_16_bit(image):
+        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"the range of its pixels is unknown, mode {image.mode}; convert it to 8 or 16 bits")
+    return image.convert("RGBA") if image.mode == "P" and "transparency" in image.info else image
 
 
 def _opened(folder: Path, path: Any) -> Any:

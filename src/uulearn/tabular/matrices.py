@@ -28,7 +28,7 @@ from uulearn.exceptions import TableError
 from uulearn.io.arrow import refuse_ambiguous
 from uulearn.tabular.cells import compact
 from uulearn.tabular.encoder import TableEncoder
-from uulearn.tabular.images import ImageSchema, base_folder, load_images, open_rows, survey_images
+from uulearn.tabular.images import DEFAULT_SIZE, ImageSchema, base_folder, load_images, open_rows, survey_images
 from uulearn.tabular.leakage import LeakingColumn
 from uulearn.tabular.schema import Schema, apply_schema
 from uulearn.tabular.survey import COMMAND_LINE
@@ -193,10 +193,11 @@ def prepare_images(
     size: int | None,
     ids: Sequence[str] = (),
     flat: bool = False,
+    default_size: int = DEFAULT_SIZE,
 ) -> Prepared:
     """Determine the image size and color mode for two folders, or for two tables with a column of image paths."""
     sources = (RowSource(first, images=True), RowSource(second, images=True))
-    schema, notes = survey_images((first, second), column, size, ids, flat)
+    schema, notes = survey_images((first, second), column, size, ids, flat, default_size)
     for source in sources:
         rows = sum(len(frame) for frame in source.frames())
         if rows < 2:

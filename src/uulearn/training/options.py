@@ -119,7 +119,8 @@ class TrainingOptions:
         left to right (unsuitable for digits and letters), ``"shift"`` shifts by up to four pixels and pads with zeros,
         ``"affine"`` rotates, shears and stretches, ``"color"`` changes brightness, contrast and saturation,
         ``"cutout"`` hides a square, and ``"shift+flip"`` applies two of them. A number after a colon sets the strength,
-        such as ``"shift:2"``. A function maps a scaled batch (n, channels, height, width) to a new batch.
+        such as ``"shift:2"``. A transform of torchvision is applied to each image. A function maps a scaled batch (n,
+        channels, height, width) to a new batch.
     image_shape : (int, int, int), optional
         Channels, height and width of the images, if each row of X contains the pixels of an image as numbers, as for
         ``model="mlp"``. Only augmentations and strong views use it.

@@ -1,0 +1,170 @@
+"""Classification networks of torchvision, such as ``"torchvision:resnet18"``, with a single output.
+
+torchvision is imported only if a model has such a name. Only the networks that torchvision lists for classification can
+be named. Weights are downloaded only if the parameter ``weights`` names them.
+"""
+
+import contextlib
+import difflib
+import re
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+PREFIX = "torchvision:"
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Mean and standard deviation of the colors of ImageNet, on which torchvision's weights were trained."""
+WITH_AUXILIARY_OUTPUTS = ("googlenet", "inception_v3")
+"""Networks that return several outputs during training, which are turned off here; their weights expect [-1, 1]."""
+WITHOUT_PARAMETERS = ("regnet_",)
+"""Networks that cannot be created without allocating memory; their size must not depend on stored parameters."""
+SMALLEST_SIDE = 17
+"""Smallest side of images. The networks halve an image up to five times. If a layer with stride 2 gets an image of a
+single pixel, its bfloat16 gradient on the CPU contains uninitialized memory (torch 2.13)."""
+OUTPUT_PARAMETERS = 2
+"""Maximum number of tensors of an output layer: weight and bias."""
+
+
+def is_torchvision_name(model: Any) -> bool:
+    """Return whether a value of the parameter ``model`` has the form of a torchvision network.
+
+    >>> is_torchvision_name("torchvision:resnet18"), is_torchvision_name("resnet32"), is_torchvision_name(None)
+    (True, False, False)
+    """
+    return isinstance(model, str) and model.startswith(PREFIX)
+
+
+def import_models() -> ModuleType:
+    """Import ``torchvision.models``, or raise an ImportError that says how to install it."""
+    try:
+        from torchvision import models
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "networks of torchvision need torchvision; install it with pip install 'uulearn[vision]'."
+        ) from error
+    except (ImportError, RuntimeError, OSError) as error:  # a build for another version of torch, or for CUDA
+        raise ImportError(
+            f"torchvision is installed but cannot be loaded ({error}); install torch and torchvision from the same "
+            "index, such as https://download.pytorch.org/whl/cpu."
+        ) from error
+    assert isinstance(models, ModuleType)
+    return models
+
+
+def check_torchvision(model: str, params: Any, shape: tuple[int, int, int] | None = None) -> None:
+    """Raise a ValueError if torchvision has no such network, or if its parameters or the images are not supported.
+
+    The values of parameters cannot be lists or dicts, so a stored model cannot describe a network of any depth.
+    """
+    models, name = import_models(), model.removeprefix(PREFIX)
+    known = models.list_models(module=models)
+    if name not in known:
+        close = difflib.get_close_matches(name, known) or ["resnet18", "resnet50"]
+        raise ValueError(
+            f"torchvision has no classification network {name!r}; similar names: "
+            f"{', '.join(repr(PREFIX + other) for other in close)}."
+        )
+    for key, value in params.items() if isinstance(params, Mapping) else ():
+        if key == "weights":
+            if value is not None:
+                _find_weights(models, name, value)
+        elif name.startswith(WITHOUT_PARAMETERS) or isinstance(value, list | tuple | Mapping):
+            raise ValueError(f"model_params[{key!r}]={value!r} is not supported for {model!r}; remove it.")
+    if shape is not None:
+        _check_shape(models, name, shape)
+
+
+def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | None = None, **params: Any) -> nn.Module:
+    """Return a network for images of this shape; ``weights`` are the weights to download, such as ``"DEFAULT"``."""
+    models, name = import_models(), model.removeprefix(PREFIX)
+    chosen = None if weights is None else _find_weights(models, name, weights)
+    _check_shape(models, name, shape)
+    if name.startswith("vit_"):
+        params.setdefault("image_size", shape[1])
+    if name in WITH_AUXILIARY_OUTPUTS:
+        params = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None} | params
+    device = "cpu" if name.startswith(WITHOUT_PARAMETERS) else torch.get_default_device()
+    with torch.device(device):
+        network = models.get_model(name, weights=None, num_classes=1, **params)
+    mean, std = MEAN, STD
+    if chosen is not None:
+        _copy_weights(models, network, name, chosen, shape)
+        mean, std = chosen.transforms().mean, chosen.transforms().std
+        if name in WITH_AUXILIARY_OUTPUTS:
+            mean = std = (0.5, 0.5, 0.5)
+    return TorchvisionNetwork(network, mean, std)
+
+
+class TorchvisionNetwork(nn.Module):
+    """Network of torchvision that normalizes images with values from 0 to 1; gray images are repeated to 3 channels.
+
+    The mean and the standard deviation are buffers, so they are saved with the weights of the network.
+    """
+
+    prefers_channels_last = True
+
+    def __init__(self, network: nn.Module, mean: Any, std: Any) -> None:
+        super().__init__()
+        self.network = network
+        self.mean, self.std = (nn.Buffer(torch.tensor(values).view(3, 1, 1)) for values in (mean, std))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images of shape (n, 1 or 3, height, width) to scores of shape (n, 1)."""
+        scores: Tensor = self.network((x.expand(-1, 3, -1, -1) - self.mean) / self.std)
+        return scores
+
+
+def _find_weights(models: ModuleType, name: str, weights: Any) -> Any:
+    known = models.get_model_weights(name)
+    names = {"DEFAULT": known.DEFAULT} | {own.name: own for own in known}
+    if not isinstance(weights, str) or weights not in names:
+        listed = ", ".join(map(repr, names))
+        raise ValueError(f"weights of {PREFIX}{name} must be None or one of {listed}, got {weights!r}.")
+    return names[weights]
+
+
+def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> None:
+    """Raise a ValueError if the network does not support images of this shape."""
+    channels, height, width = shape
+    if channels not in (1, 3):
+        raise ValueError(f"{PREFIX}{name} expects images with 1 or 3 channels, got {channels}; convert the images.")
+    problem, least = None, max(SMALLEST_SIDE, models.get_model_weights(name)["DEFAULT"].meta["min_size"][0])
+    if name.startswith("vit_"):
+        patch = int(re.findall(r"\d+", name)[-1])
+        if height != width or height % patch:
+            problem = f"square images whose sides are a multiple of {patch} pixels"
+    elif name.startswith("maxvit_"):
+        if height % least or width % least:
+            problem = f"images whose sides are a multiple of {least} pixels"
+    elif min(height, width) < least and not name.startswith("swin_"):  # swin pads small images
+        problem = f"images of at least {least} × {least} pixels"
+    if problem:
+        raise ValueError(
+            f"{PREFIX}{name} needs {problem}, got {height} × {width}; resize the images (--image-size), or use "
+            f"{PREFIX}resnet18."
+        )
+
+
+def _copy_weights(models: ModuleType, network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
+    """Download weights and copy them to all layers except the output layer, whose number of classes differs."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # torch prints that it downloads; commands print results
+            source = models.get_model(name, weights=weights).state_dict()
+    except (OSError, RuntimeError) as error:
+        raise ValueError(
+            f"the weights {weights.name} of {PREFIX}{name} cannot be downloaded from {weights.url} ({error}); check "
+            f"the connection, or put the file into {torch.hub.get_dir()}/checkpoints."
+        ) from None
+    own = network.state_dict()
+    fitting = {key: source[key] for key in own if key in source and source[key].shape == own[key].shape}
+    if len(own) - len(fitting) > OUTPUT_PARAMETERS:
+        side = weights.transforms().crop_size[0]
+        raise ValueError(
+            f"the weights {weights.name} of {PREFIX}{name} do not fit to this network for images of {shape[1]} × "
+            f"{shape[2]} pixels; resize the images to {side} × {side} pixels, or remove other model_params."
+        )
+    network.load_state_dict(fitting, strict=False)

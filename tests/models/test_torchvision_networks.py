@@ -1,0 +1,292 @@
+"""Networks of torchvision: one score per image, supported sizes, downloaded weights, saved models."""
+
+import shutil
+import sys
+from pathlib import Path
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.manifests import put, rewrite
+from helpers.plain import plain_classifier
+from uulearn import UUClassifier
+from uulearn.exceptions import ModelFormatError
+from uulearn.models import build_model
+from uulearn.models.torchvision_networks import MEAN, STD, _copy_weights, import_models
+
+models = pytest.importorskip("torchvision", reason="needs the extra vision").models
+
+SMALL = "torchvision:squeezenet1_1"
+# The networks are trained for one epoch only.
+pytestmark = pytest.mark.filterwarnings("ignore::uulearn.exceptions.OneSidedPredictionsWarning")
+
+
+@pytest.fixture(autouse=True)
+def no_downloads(monkeypatch, tmp_path):
+    """The cache of torch is empty, and downloads fail."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+
+    def fail(url, *_, **__):
+        raise URLError("no connection")
+
+    monkeypatch.setattr("torch.hub.download_url_to_file", fail)
+
+
+def put_weights_into_cache(name):
+    """Store random weights as if torch had downloaded them, and return them."""
+    torch.manual_seed(1)
+    state = models.get_model(name, weights=None, **({"init_weights": True} if name == "googlenet" else {})).state_dict()
+    file = models.get_model_weights(name)["DEFAULT"].url.rpartition("/")[2]
+    folder = Path(torch.hub.get_dir(), "checkpoints")
+    folder.mkdir(parents=True)
+    torch.save(state, folder / file)
+    return state
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Two sets of gray 32 × 32 images, as bytes: positive images are brighter."""
+    rng = np.random.default_rng(0)
+    sets = np.repeat([0, 1], 40)
+    is_positive = rng.random(80) < np.where(sets == 0, 0.9, 0.1)
+    X = rng.integers(0, 150, (80, 1, 32, 32)) + 100 * is_positive[:, None, None, None]
+    return X.astype(np.uint8), sets
+
+
+def classifier_of(model=SMALL, **changes):
+    return plain_classifier(
+        (0.9, 0.1), 0.5, model=model, epochs=1, batch_size=40, input_scale=1 / 255, ema=0.5, random_state=0,
+        **changes,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------ networks
+
+
+@pytest.mark.parametrize(
+    ("name", "side"),
+    [
+        ("resnet18", 32), ("vgg11_bn", 32), ("alexnet", 63), ("densenet121", 29), ("efficientnet_b0", 32),
+        ("mobilenet_v3_small", 32), ("shufflenet_v2_x0_5", 32), ("squeezenet1_1", 32), ("swin_t", 32), ("vit_b_16", 64),
+        ("maxvit_t", 224), ("convnext_tiny", 32), ("mnasnet0_5", 32), ("googlenet", 32), ("inception_v3", 75),
+    ],
+)  # fmt: skip
+def test_networks_return_one_score_per_image_in_training(name, side):
+    """GoogLeNet and Inception return tuples in training, unless their auxiliary outputs are turned off."""
+    with torch.device("meta"):
+        network = build_model(f"torchvision:{name}", (3, side, side)).train()
+        assert network(torch.zeros(4, 3, side, side)).shape == (4, 1)
+
+
+def test_regnet_is_built_on_the_cpu():
+    """Its constructor needs the values of tensors, which the device "meta" does not have."""
+    with torch.device("meta"):
+        network = build_model("torchvision:regnet_x_400mf", (3, 32, 32), download=False)
+    assert {value.device.type for value in network.network.parameters()} == {"cpu"}
+
+
+def test_gray_images_are_repeated_and_colors_are_normalized():
+    network = build_model(SMALL, (1, 32, 32), seed=0).eval()
+    gray = torch.rand(2, 1, 32, 32)
+    wanted = network.network((gray.expand(-1, 3, -1, -1) - torch.tensor(MEAN)[:, None, None])
+                             / torch.tensor(STD)[:, None, None])  # fmt: skip
+    torch.testing.assert_close(network(gray), wanted)
+    torch.testing.assert_close(network(gray.expand(-1, 3, -1, -1)), wanted)
+
+
+def test_initial_weights_depend_on_the_seed_only():
+    first, again, other = (build_model(SMALL, (3, 32, 32), seed=seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["network.features.0.weight"], other["network.features.0.weight"])
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "text"),
+    [
+        ("inception_v3", (3, 32, 32), r"needs images of at least 75 × 75 pixels, got 32 × 32; resize"),
+        ("alexnet", (1, 63, 40), r"needs images of at least 63 × 63 pixels, got 63 × 40; resize"),
+        ("vit_b_16", (3, 40, 40), r"needs square images whose sides are a multiple of 16 pixels, got 40 × 40"),
+        ("vit_b_32", (3, 64, 96), r"needs square images whose sides are a multiple of 32 pixels, got 64 × 96"),
+        ("maxvit_t", (3, 64, 64), r"needs images whose sides are a multiple of 224 pixels, got 64 × 64"),
+        ("resnet18", (3, 16, 16), r"needs images of at least 17 × 17 pixels, got 16 × 16; resize"),
+        ("resnet18", (4, 32, 32), r"expects images with 1 or 3 channels, got 4"),
+        ("resnet18", (64,), r"expects images, got rows of shape \(64,\)"),
+    ],
+)
+def test_unsupported_images_are_refused_with_the_size(name, shape, text):
+    with pytest.raises(ValueError, match=text):
+        build_model(f"torchvision:{name}", shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [("resnt18", "torchvision:resnet18"), ("ViT", "torchvision:resnet50"), ("efficientnetb0", "efficientnet_b0")],
+)
+def test_unknown_names_are_refused_with_similar_names(name, similar, images):
+    with pytest.raises(ValueError, match=f"^torchvision has no classification network '{name}'; .*{similar}"):
+        classifier_of(f"torchvision:{name}").fit(*images)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fasterrcnn_resnet50_fpn", "quantized_resnet18", "raft_small", "r3d_18", "get_model", "os.system", "", "resnet"],
+)
+def test_only_classification_networks_can_be_named(name):
+    with pytest.raises(ValueError, match="torchvision has no classification network"):
+        build_model(f"torchvision:{name}", (3, 64, 64))
+
+
+def test_unscaled_pixels_are_refused(images):
+    with pytest.raises(ValueError, match=r"expects pixel values from 0 to 1, got values up to 2\d\d; set training="):
+        classifier_of().set_params(training__input_scale=1.0).fit(*images)
+
+
+def test_missing_torchvision_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    with pytest.raises(ImportError, match=r"install it with pip install 'uulearn\[vision\]'"):
+        import_models()
+
+
+def test_torchvision_of_another_build_says_how_to_replace_it(monkeypatch, tmp_path):
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text(
+        "raise RuntimeError('operator torchvision::nms does not exist')"
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match=r"cannot be loaded \(operator .* does not exist\); install torch and torchv"):
+        import_models()
+
+
+# ------------------------------------------------------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", "googlenet"])
+def test_weights_are_copied_except_for_the_output_layer(name):
+    stored = put_weights_into_cache(name)
+    network = build_model(f"torchvision:{name}", (3, 64, 64), {"weights": "DEFAULT"}, seed=0)
+    own = network.network.state_dict()
+    output = {key for key in own if not torch.equal(own[key], stored[key])}
+    assert {key.rpartition(".")[0] for key in output} == {"classifier.1" if name == "squeezenet1_1" else "fc"}
+    assert all(len(own[key]) == 1 for key in output)
+    mean = (0.5, 0.5, 0.5) if name == "googlenet" else MEAN  # torchvision normalizes twice for GoogLeNet
+    torch.testing.assert_close(network.mean.flatten(), torch.tensor(mean))
+    assert network.train()(torch.rand(2, 3, 64, 64)).shape == (2, 1)
+
+
+def test_weights_normalize_like_torchvision():
+    """The whole path for GoogLeNet, whose torchvision version normalizes in the transform and in the network."""
+    put_weights_into_cache("googlenet")
+    weights = models.GoogLeNet_Weights.DEFAULT
+    image = torch.rand(1, 3, 224, 224)
+    reference = models.get_model("googlenet", weights=weights).eval()
+    network = build_model("torchvision:googlenet", (3, 224, 224), {"weights": "DEFAULT"}).eval()
+    network.network.fc = reference.fc
+    mean, std = (
+        torch.tensor(values)[:, None, None] for values in (weights.transforms().mean, weights.transforms().std)
+    )
+    torch.testing.assert_close(network(image), reference((image - mean) / std), rtol=1e-3, atol=1e-3)
+
+
+def test_weights_that_do_not_fit_name_the_size():
+    class Weights:
+        name = "OWN"
+
+        @staticmethod
+        def transforms():
+            return models.ViT_B_32_Weights.DEFAULT.transforms()
+
+    class Source:
+        @staticmethod
+        def get_model(name, weights):
+            return torch.nn.Linear(2, 3)
+
+    with pytest.raises(ValueError, match=r"do not fit to this network for images of 64 × 64 pixels; .* 224 × 224"):
+        _copy_weights(Source, torch.nn.Sequential(*map(torch.nn.Linear, (4, 5), (5, 6))), "vit_b_32", Weights,
+                      (3, 64, 64))  # fmt: skip
+
+
+def test_failed_download_is_one_sentence():
+    with pytest.raises(
+        ValueError, match=r"^the weights IMAGENET1K_V1 of .* cannot be downloaded from https://.*no conn"
+    ):
+        build_model(SMALL, (3, 64, 64), {"weights": "DEFAULT"})
+
+
+@pytest.mark.parametrize("weights", ["IMAGENET21K", 3, models.SqueezeNet1_1_Weights.DEFAULT])
+def test_unknown_weights_are_refused_before_training(weights, images):
+    with pytest.raises(
+        ValueError, match="^weights of torchvision:squeezenet1_1 must be None or one of 'DEFAULT', 'IMAGENET1K_V1', "
+    ):
+        classifier_of(model_params={"weights": weights}).fit(*images)
+
+
+# ---------------------------------------------------------------------------------------------------- in the estimator
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"n_estimators": 2}, {"consistency": {"ramp": (0.0, 0.5)}, "augment": "shift"}]
+)
+def test_network_is_trained_saved_and_loaded(changes, images, tmp_path):
+    X, sets = images
+    classifier = classifier_of(**changes).fit(X, sets)
+    scores = classifier.decision_function(X)
+    assert np.isfinite(scores).all()
+    assert np.ptp(scores) > 0
+    classifier.save(tmp_path / "m")
+    assert {path.suffix for path in (tmp_path / "m").iterdir()} == {".json", ".safetensors"}
+    np.testing.assert_array_equal(UUClassifier.load(tmp_path / "m").decision_function(X), scores)
+
+
+def test_networks_are_not_trained_in_a_batch_of_models(images):
+    """On a GPU, the models of an ensemble are then trained one after the other, as on a CPU."""
+    X, sets = images
+    plan = classifier_of(n_estimators=2).plan_sets(X[sets == 0], X[sets == 1])
+    assert not plan.learner.can_be_batched(plan.data)
+
+
+def test_loading_never_downloads_weights(images, tmp_path, monkeypatch):
+    X, sets = images
+    put_weights_into_cache("squeezenet1_1")
+    classifier = classifier_of(model_params={"weights": "DEFAULT"}).fit(X, sets)
+    classifier.save(tmp_path / "m")
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "empty"))
+    loaded = UUClassifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.decision_function(X), classifier.decision_function(X))
+    assert not (tmp_path / "empty").exists()
+    with pytest.raises(ValueError, match="cannot be downloaded"):  # a new fit uses the weights again
+        loaded.fit(X, sets)
+
+
+@pytest.fixture(scope="module")
+def saved(images, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "m"
+    classifier_of("torchvision:mobilenet_v2").fit(*images).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (put("parameters", "model", "torchvision:os.system"), "has no classification network 'os.system'"),
+        (put("parameters", "model", "torchvision:fasterrcnn_resnet50_fpn"), "has no classification network"),
+        (put("parameters", "model", "torchvision:resnet18"), "the stored weights do not match the model"),
+        (put("parameters", "model_params", {"dict": {"width_mult": 1e9}}), "cannot be loaded|do not match"),
+        (
+            put("parameters", "model_params",
+                {"dict": {"inverted_residual_setting": {"list": [{"list": [1, 16, 10**9, 1]}]}}}),
+            r"model_params\['inverted_residual_setting'\]=.* is not supported",
+        ),
+        (put("parameters", "model_params", {"dict": {"num_classes": 10**9}}), "cannot be built with"),
+        (put("parameters", "model_params", {"dict": {"weights": "file:///etc/passwd"}}), "weights of .* must be"),
+    ],
+)  # fmt: skip
+def test_hostile_manifests_are_refused(change, text, saved, tmp_path):
+    folder = tmp_path / "m"
+    shutil.copytree(saved, folder)
+    rewrite(folder, change)
+    with pytest.raises(ModelFormatError, match=text):
+        UUClassifier.load(folder)
