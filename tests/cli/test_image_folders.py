@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 
 from helpers.command_line import run
+from uulearn.app.fitting import make_classifier
 from uulearn.app.model import TableModel
+from uulearn.app.settings import FitSettings
 from uulearn.cli.options import TORCHVISION
 from uulearn.models.torchvision_networks import PREFIX
 
@@ -50,6 +52,15 @@ def fitted(photos):
     ended = run("fit", photos / "north", photos / "south", *OPTIONS, "--augment", "flip", "--out", photos / "model")
     assert ended.code == 0, ended.said
     return photos / "model"
+
+
+def test_default_batches_of_photographs_are_small(photos):
+    settings = {"first": photos / "north", "second": photos / "south", "set_priors": (0.85, 0.15)}
+    sizes = {
+        model: make_classifier(FitSettings.merge({}, {**settings, "model": model}), None).batch_size
+        for model in (NETWORK, "resnet32")
+    }
+    assert sizes == {NETWORK: 256, "resnet32": 3000}
 
 
 def test_model_is_stored_as_a_name_and_weights(fitted):

@@ -143,10 +143,16 @@ def takes_images(settings: FitSettings) -> bool:
     return all(folders) or settings.images is not None
 
 
+def _own_defaults(settings: FitSettings) -> dict[str, Any]:
+    """Return the parameters of the classifier, with the defaults of the command line for those that are not given."""
+    own = (IMAGE_DEFAULTS if takes_images(settings) else TABLE_DEFAULTS) | dict(settings.classifier)
+    return {"batch_size": defaults.TORCHVISION_BATCH_SIZE} | own if is_torchvision_name(own["model"]) else own
+
+
 def _prepare(settings: FitSettings) -> Prepared:
     paths = (settings.first, settings.second)
     if takes_images(settings):
-        model = (IMAGE_DEFAULTS | dict(settings.classifier))["model"]
+        model = _own_defaults(settings)["model"]
         prepared = prepare_images(
             *paths,
             column=settings.images,
@@ -217,9 +223,8 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     """
     check_different_files(settings.first, settings.second)
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
-    own = IMAGE_DEFAULTS if takes_images(settings) else TABLE_DEFAULTS
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
-    classifier.set_params(**own | dict(settings.classifier), training__checkpoint_dir=checkpoint)
+    classifier.set_params(**_own_defaults(settings), training__checkpoint_dir=checkpoint)
     check_parameters(classifier.get_params(deep=False))
     if classifier.model == defaults.BOOSTING:
         import_lightgbm()

@@ -86,7 +86,7 @@ def fit(
         int | None, option("N", "Maximum number of epochs. Default: 200 (mlp on small tables: 60).", min=1)
     ] = None,
     batch_size: Annotated[
-        int | None, option("N", "Number of rows per batch, from both sets together. Default: 3000.", min=2)
+        int | None, option("N", "Number of rows per batch, from both sets. Default: 3000 (torchvision: 256).", min=2)
     ] = None,
     n_estimators: Annotated[
         int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
