@@ -22,7 +22,7 @@ settings.load_profile("deterministic")
 SLOW_MODULES = {
     "app/test_hardening_disk.py", "app/test_hardening_files.py", "app/test_hardening_signals.py",
     "cli/test_cli.py", "cli/test_demo.py", "cli/test_fit_command.py", "cli/test_torchrun_command.py",
-    "data/test_stream_holdout.py", "data/test_streaming.py", "datasets/test_datasets.py",
+    "data/test_stream_holdout.py", "data/test_streaming.py", "example_datasets/test_datasets.py",
     "docs/test_examples.py", "docs/test_pages.py", "docs/test_site.py", "docs/test_study_refinement.py",
     "docs/test_study_frames.py",
     "docs/test_start_pages.py", "docs/test_study_tabular.py", "docs/test_tracking_page.py",

@@ -30,6 +30,7 @@ EXTRAS = {
     "images": ("pillow",),
     "boosting": ("lightgbm",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "huggingface": ("transformers", "accelerate"),
     "ray": ("ray", "pydantic", "fsspec"),
 }
 """Packages of the extras for users; a test compares them with pyproject.toml."""
