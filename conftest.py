@@ -16,6 +16,9 @@ ROOT = Path(__file__).parent
 # NumPy, torch, scikit-learn and LightGBM read this when they are loaded; processes started by a test inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Hugging Face libraries fail at once instead of downloading a file.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 # tests/docs/test_start_pages.py runs these pages as notebooks, with the commands between their Python blocks.
 collect_ignore = [f"docs/start/{name}.md" for name in ("tables", "notebook", "own-loop", "paper")]
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.model_selection import train_test_split
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
@@ -18,6 +19,7 @@ from transformers import (
     PrinterCallback,
     TrainingArguments,
     pipeline,
+    set_seed,
 )
 
 from uulearn import UURisk
@@ -43,12 +45,12 @@ def read_texts(names: Iterable[str]) -> list[str]:
 
 
 def train_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
-    """Return a WordPiece tokenizer for the texts."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    """Return a BPE tokenizer for the texts. It is the same in every process; with WordPiece, it would not be."""
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     words = ["[PAD]", "[UNK]", "[CLS]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=4000, special_tokens=words, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=4000, special_tokens=words, show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A", special_tokens=[("[CLS]", 2)])
     return PreTrainedTokenizerFast(
@@ -79,7 +81,7 @@ def make_rows(tokenizer: Any, texts: Iterable[str], sets: Iterable[int] | None =
     columns = dict(tokenizer(list(texts), truncation=True, max_length=48))
     if sets is not None:
         columns["sets"] = [int(each) for each in sets]
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def main() -> None:
@@ -100,6 +102,7 @@ def main() -> None:
     drawn = make_sets(texts, labels, SET_PRIORS, (1400, 1400), allow_reuse=False, random_state=0)
     texts, sets = np.concatenate([drawn.X0, drawn.X1]), drawn.sets
 
+    set_seed(0)  # the weights of a new model are random
     tokenizer, model = load(options.model, texts)
     rows = make_rows(tokenizer, texts, sets)
     train_rows, held_out = train_test_split(rows, test_size=0.2, random_state=0)
@@ -114,6 +117,7 @@ def main() -> None:
         save_strategy="no",
         report_to="none",
         disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
         seed=0,
     )
     trainer = UUTrainer(

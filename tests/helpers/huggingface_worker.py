@@ -6,24 +6,44 @@ import warnings
 from pathlib import Path
 
 import torch
-from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
+from helpers.pages import python_in
 from uulearn import UURisk
 from uulearn.integrations.huggingface import UUTrainer
 
 ROWS, LR, EPOCHS = 24, 0.5, 3
 # Priors this close and this correction give a part of the batch another gradient than the whole batch.
 SETTINGS = ((0.55, 0.45), 0.5, "sigmoid", "abs")
-CASES = {"one call": {"micro_batch": 12}, "accumulated": {"micro_batch": 4, "accumulate": 3}}
-"""Rows of a micro-batch in each of two processes, which are all rows in one step."""
 
 
-def rows():
-    """Texts of six tokens, already padded."""
+def rows(name="sets"):
+    """Texts of six tokens, already padded; ``name`` is the column with the sets."""
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(1, 30, (ROWS, 6), generator=generator)
     sets = torch.randint(0, 2, (ROWS,), generator=generator)
-    return [{"input_ids": one.tolist(), "sets": int(which)} for one, which in zip(tokens, sets, strict=True)]
+    return [{"input_ids": one.tolist(), name: int(which)} for one, which in zip(tokens, sets, strict=True)]
+
+
+def risk_of_page():
+    """The function of the documentation for `Trainer`, with the settings of the tests."""
+    page = {"UURisk": lambda *_, **__: UURisk(*SETTINGS)}
+    exec(compile(python_in("hugging-face.md", "Gradient accumulation")[0], "hugging-face.md", "exec"), page)
+    return page["risk"]
+
+
+PLAIN = {
+    "kind": Trainer,
+    "data": rows("labels"),
+    "compute_loss_func": risk_of_page(),
+    "average_tokens_across_devices": False,
+}
+CASES = {
+    "one call": {"micro_batch": 12},
+    "accumulated": {"micro_batch": 4, "accumulate": 3},
+    "Trainer": {"micro_batch": 12} | PLAIN,
+}
+"""Two processes; in each step, their micro-batches are all rows."""
 
 
 def network(dropout=0.0, **others):

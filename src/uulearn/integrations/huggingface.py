@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from uulearn.metrics import evaluate
 from uulearn.risk import UURisk, accumulate
+from uulearn.risk.distributed import world_size
 from uulearn.risk.functional import estimate_risk, flat_sets
 
 try:
@@ -51,6 +52,11 @@ class UUTrainer(Trainer):
         super().__init__(*args, **kwargs | {"compute_loss_func": compute_loss_func})
         self.criterion = compute_loss_func
         self.label_names = [SETS]  # the columns that are not arguments of the model but stay in the batches
+        if compute_loss_func.distributed and world_size() != self.args.world_size:
+            raise ValueError(
+                f"there are {world_size()} connected processes, but TrainingArguments found {self.args.world_size}; to "
+                "train in several processes on CPUs, pass use_cpu=True to TrainingArguments."
+            )
         n_outputs = getattr(getattr(self.model, "config", None), "num_labels", 1)
         if n_outputs != 1:
             raise ValueError(f"the model must have one output, got num_labels={n_outputs}; load it with num_labels=1.")
