@@ -81,7 +81,8 @@ def make_rows(tokenizer: Any, texts: Iterable[str], sets: Iterable[int] | None =
     columns = dict(tokenizer(list(texts), truncation=True, max_length=48))
     if sets is not None:
         columns["sets"] = [int(each) for each in sets]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    each_row = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in each_row]
 
 
 def main() -> None:
@@ -123,7 +124,7 @@ def main() -> None:
     trainer = UUTrainer(
         model,
         args,
-        compute_loss_func=UURisk(SET_PRIORS, TARGET_PRIOR, loss="logistic"),
+        compute_loss_func=UURisk(SET_PRIORS, TARGET_PRIOR),
         train_dataset=train_rows,
         eval_dataset=held_out,
         processing_class=tokenizer,

@@ -104,8 +104,10 @@ def test_training_mode_is_restored_after_an_evaluation(tmp_path):
     model = network(dropout=0.5)
     model.register_forward_hook(lambda module, inputs, outputs: modes.append(module.training))
     options = {"eval_strategy": "epoch", "per_device_eval_batch_size": ROWS}
-    make_trainer(tmp_path, micro_batch=12, accumulate=2, model=model, **options).train()
-    assert modes == [*[True] * 4, False] * EPOCHS
+    trainer = make_trainer(tmp_path, micro_batch=12, accumulate=2, model=model, **options)
+    trainer.optimizer.train = lambda: modes.append("optimizer")  # as of a schedule-free optimizer
+    trainer.train()
+    assert modes == ["optimizer", *[True] * 4, False] * EPOCHS
 
 
 def test_bfloat16_accumulates_like_the_whole_batch(tmp_path):
@@ -211,6 +213,7 @@ def test_three_sets(tmp_path):
 )
 def test_bad_sets_are_named(tmp_path, accumulate, changed, message):
     model = network()
+    model.register_forward_hook(lambda *_: pytest.fail("the model was called"))
     data = [changed(row) for row in rows()]
     trainer = make_trainer(tmp_path, micro_batch=12, accumulate=accumulate, data=data, model=model)
     with pytest.raises(ValueError, match=message):
