@@ -62,8 +62,9 @@ def make_trainer(folder, micro_batch=ROWS, accumulate=1, model=None, data=None, 
     known = {name: options.pop(name) for name in ("compute_loss_func", "compute_metrics") if name in options}
     args = TrainingArguments(
         output_dir=str(folder), num_train_epochs=EPOCHS, per_device_train_batch_size=micro_batch,
-        gradient_accumulation_steps=accumulate, max_grad_norm=0, logging_steps=1, save_strategy="no",
-        report_to="none", disable_tqdm=True, dataloader_pin_memory=False, use_cpu=True, **options,
+        gradient_accumulation_steps=accumulate, max_grad_norm=0, logging_steps=1,
+        report_to="none", disable_tqdm=True, dataloader_pin_memory=False, use_cpu=True,
+        **{"save_strategy": "no"} | options,
     )  # fmt: skip
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)

@@ -179,6 +179,15 @@ def test_own_metrics_receive_the_scores_and_sets_of_all_rows(tmp_path):
     assert "eval_loss" not in found
 
 
+def test_best_epoch_is_selected_without_labels(tmp_path):
+    options = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    trainer = make_trainer(tmp_path, metric_for_best_model="positive", **options)
+    trainer.train()
+    found = [record["eval_positive"] for record in trainer.state.log_history if "eval_positive" in record]
+    assert trainer.state.best_metric == max(found) > min(found)
+    assert trainer.evaluate()["eval_positive"] == pytest.approx(max(found))
+
+
 def test_labels_are_not_used(tmp_path):
     labeled = [row | {"labels": number % 2} for number, row in enumerate(rows())]
     equal(trained(tmp_path, data=labeled, micro_batch=8, accumulate=3)["weights"], in_one_batch()[0])
