@@ -45,7 +45,7 @@ test-lowest: $(LOWEST)/.installed  ## a fast part of the tests with the oldest s
 	$(LOWEST)/bin/python tools/smoke_test.py
 	UULEARN_TEST_TIER=fast $(LOWEST)/bin/python -m pytest -n 2 --max-worker-restart 0 -m "not slow" -W ignore::DeprecationWarning \
 		--deselect tests/tabular/test_encoder.py::test_all_accepted_cells_become_finite \
-		tests/risk tests/metrics tests/models tests/data tests/priors tests/theory tests/io tests/tabular tests/datasets tests/export tests/cli \
+		tests/risk tests/metrics tests/models tests/data tests/priors tests/theory tests/io tests/tabular tests/example_datasets tests/export tests/cli \
 		tests/report tests/estimator/test_boosting.py tests/estimator/test_tables.py tests/estimator/test_persistence.py tests/estimator/test_inputs.py
 
 $(DIST)/.installed: pyproject.toml constraints.txt

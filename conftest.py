@@ -19,6 +19,9 @@ from helpers.torchvision_operators import declare_missing_operators  # noqa: E40
 
 declare_missing_operators()
 
+# Hugging Face libraries fail at once instead of downloading a file.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 # tests/docs/test_start_pages.py runs these pages as notebooks, with the commands between their Python blocks.
 collect_ignore = [f"docs/start/{name}.md" for name in ("tables", "notebook", "own-loop", "paper")]
 

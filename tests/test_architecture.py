@@ -26,7 +26,7 @@ LAYERS: list[tuple[str, set[str]]] = [
     ("files", {"io", "streaming", "tabular"}),
     ("estimators", {"estimator"}),
     ("practice", {"selection", "surrogate"}),
-    ("applications", {"app", "engines", "export", "report", "reproduction"}),
+    ("applications", {"app", "engines", "export", "integrations", "report", "reproduction"}),
     ("interface", {"__main__", "cli"}),
 ]
 # Names that several packages define on purpose, with the same meaning; each entry needs a reason.

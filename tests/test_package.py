@@ -18,7 +18,17 @@ def test_importing_the_package_does_not_wait_for_torch():
 
 
 def test_importing_the_loss_loads_neither_scikit_learn_nor_the_command_line():
-    heavy = "sklearn", "scipy", "pandas", "matplotlib", "typer", "rich", "torch._dynamo", "torch._inductor"
+    heavy = (
+        "sklearn",
+        "scipy",
+        "pandas",
+        "matplotlib",
+        "typer",
+        "rich",
+        "torch._dynamo",
+        "torch._inductor",
+        "transformers",
+    )
     done = python(
         f"import sys, uulearn; uulearn.UURisk((0.8, 0.2), 0.5); print([m for m in {heavy!r} if m in sys.modules])"
     )

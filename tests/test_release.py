@@ -34,7 +34,7 @@ def test_version_and_date_agree():
 def bounds():
     """The lower bounds of the core and of the extras for users."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = ("plot", "data", "images", "boosting", "onnx", "ray")
+    extras = ("plot", "data", "images", "boosting", "onnx", "ray", "huggingface")
     listed = project["dependencies"] + [each for extra in extras for each in project["optional-dependencies"][extra]]
     return dict(each.lower().split(">=") for each in listed)
 

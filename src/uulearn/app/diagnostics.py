@@ -31,6 +31,7 @@ EXTRAS = {
     "vision": ("pillow", "torchvision"),
     "boosting": ("lightgbm",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "huggingface": ("transformers", "accelerate"),
     "ray": ("ray", "pydantic", "fsspec"),
 }
 """Packages of the extras for users; a test compares them with pyproject.toml."""
