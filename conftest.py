@@ -15,9 +15,7 @@ ROOT = Path(__file__).parent
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 load_notebook_tool().use_common_instructions()
 
-from helpers.torchvision_operators import declare_missing_operators  # noqa: E402  (it imports torch)
-
-declare_missing_operators()
+import helpers.torchvision_operators  # noqa: E402, F401  (it imports torch)
 
 # Hugging Face libraries fail at once instead of downloading a file.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -6,6 +6,10 @@ import warnings
 from pathlib import Path
 
 import torch
+
+import helpers.torchvision_operators  # noqa: F401  (before Transformers imports torchvision)
+
+# isort: split
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
 from helpers.pages import python_in

@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 
 LOADED = [
+    "helpers.torchvision_operators",  # scripts may import Transformers, which imports torchvision
     "torch._dynamo",  # imported by the first optimizer
     "pandas",
     "pyarrow.parquet",

@@ -3,7 +3,8 @@
 PyTorch's own index has a build of torchvision for the CPU. On Linux, PyPI only has the build for CUDA, whose library
 cannot be loaded next to the CPU build of torch. torchvision then cannot be imported, because it describes two operators
 for object detection that do not exist. Networks for classification and transforms do not use these operators, so it is
-enough to declare them. Nothing is declared if the library can be loaded.
+enough to declare them, which importing this module does. Nothing is declared if the library can be loaded. Import this
+module before anything that imports torchvision, such as Lightning, torchmetrics and Transformers.
 """
 
 import importlib.util
@@ -15,8 +16,7 @@ OPERATORS = ("nms", "qnms")
 _declared = []  # torch removes the operators of a library that is garbage-collected
 
 
-def declare_missing_operators():
-    """Declare the operators; call this before anything imports torchvision (torchmetrics and Lightning do)."""
+def _declare_missing_operators():
     spec = importlib.util.find_spec("torchvision")
     if _declared or spec is None or spec.origin is None:
         return
@@ -27,3 +27,6 @@ def declare_missing_operators():
         _declared.append(torch.library.Library("torchvision", "DEF"))
         for name in OPERATORS:
             _declared[0].define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+_declare_missing_operators()

@@ -15,13 +15,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+import helpers.torchvision_operators  # noqa: F401  (before Lightning imports torchvision)
 from helpers.pages import python_in
-from helpers.torchvision_operators import declare_missing_operators
 from uulearn import UURisk
 from uulearn.models.normalization import synchronized
 from uulearn.risk import accumulate
-
-declare_missing_operators()  # before Lightning imports torchvision
 
 SETTINGS = ((0.6, 0.4), 0.5, "sigmoid", "abs")
 CLOSE = ((0.55, 0.45), 0.5)
