@@ -60,7 +60,9 @@ def network(dropout=0.0, **others):
     return BertForSequenceClassification(config).double()
 
 
-def make_trainer(folder, micro_batch=ROWS, accumulate=1, model=None, data=None, kind=UUTrainer, **options):
+def make_trainer(
+    folder, micro_batch=ROWS, accumulate=1, model=None, data=None, eval_data=None, kind=UUTrainer, **options
+):
     """Return a trainer with plain SGD, which is sensitive to a wrong scale of the gradients."""
     model, data = model or network(), data or rows()
     known = {name: options.pop(name) for name in ("compute_loss_func", "compute_metrics") if name in options}
@@ -73,7 +75,9 @@ def make_trainer(folder, micro_batch=ROWS, accumulate=1, model=None, data=None, 
     optimizer = torch.optim.SGD(model.parameters(), lr=LR)
     constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
     known = {"compute_loss_func": UURisk(*SETTINGS)} | known
-    return kind(model, args, train_dataset=data, eval_dataset=data, optimizers=(optimizer, constant), **known)
+    return kind(
+        model, args, train_dataset=data, eval_dataset=eval_data or data, optimizers=(optimizer, constant), **known
+    )
 
 
 def flat(model):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState
+from transformers import BartConfig, BartForSequenceClassification
 
 from helpers.huggingface_worker import (
     CASES,
@@ -179,6 +180,49 @@ def test_own_metrics_receive_the_scores_and_sets_of_all_rows(tmp_path):
     assert "eval_loss" not in found
 
 
+class Bare(torch.nn.Module):
+    """A model without a config whose outputs are made by a function of the scores."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.network, self.make = network(), make
+
+    def forward(self, input_ids):
+        return self.make(self.network(input_ids).logits)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: network(output_hidden_states=True, output_attentions=True),
+        lambda: Bare(lambda scores: scores),
+        lambda: Bare(lambda scores: {"other": scores + 1, "logits": scores}),
+    ],
+    ids=["more outputs", "tensor", "dict"],
+)
+@pytest.mark.parametrize("micro_batch", [24, 8])
+def test_models_with_other_outputs(tmp_path, model, micro_batch):
+    found = trained(tmp_path, model=model(), micro_batch=micro_batch, accumulate=24 // micro_batch)
+    plain = trained(tmp_path)
+    equal(found["weights"], plain["weights"])
+    equal(found["scores"], plain["scores"])
+    for name in ("eval_loss", "eval_positive", "eval_negative", "eval_accuracy"):
+        assert found["metrics"][name] == pytest.approx(plain["metrics"][name]), name
+
+
+def test_encoder_decoder_model_is_evaluated(tmp_path):
+    torch.manual_seed(0)
+    config = BartConfig(
+        vocab_size=30, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, max_position_embeddings=16, num_labels=1,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=2,
+    )  # fmt: skip
+    data = [row | {"input_ids": [*np.clip(row["input_ids"], 3, None).tolist(), 2]} for row in rows()]
+    trainer = make_trainer(tmp_path, model=BartForSequenceClassification(config), data=data)
+    trainer.train()
+    assert 0 <= trainer.evaluate()["eval_accuracy_low"] < trainer.evaluate()["eval_accuracy_high"] <= 1
+
+
 def test_best_epoch_is_selected_without_labels(tmp_path):
     options = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
     trainer = make_trainer(tmp_path, metric_for_best_model="positive", **options)
@@ -216,7 +260,7 @@ def test_three_sets(tmp_path):
         (lambda row: row | {"sets": 0.5}, "sets must be 0 or 1, the set that each row came from, got 0.5."),
         (
             lambda row: {"input_ids": row["input_ids"], "labels": row["sets"]},
-            "the batches have no column 'sets', only .*; add a column 'sets' with the set .0 or 1. of each row",
+            "have no column 'sets', only .*; add a column 'sets' with the set .0 or 1. of each row",
         ),
     ],
 )
@@ -224,10 +268,26 @@ def test_bad_sets_are_named(tmp_path, accumulate, changed, message):
     model = network()
     model.register_forward_hook(lambda *_: pytest.fail("the model was called"))
     data = [changed(row) for row in rows()]
-    trainer = make_trainer(tmp_path, micro_batch=12, accumulate=accumulate, data=data, model=model)
     with pytest.raises(ValueError, match=message):
-        trainer.train()
+        make_trainer(tmp_path, micro_batch=12, accumulate=accumulate, data=data, model=model).train()
     equal(flat(model), flat(network()))
+
+
+def test_evaluation_rows_without_sets_are_named_before_training(tmp_path):
+    unlabeled = [{"input_ids": row["input_ids"], "labels": 1} for row in rows()]
+    message = "the rows of {} have no column 'sets', only input_ids, labels; add a column 'sets' .* to {}."
+    for given, name in ((unlabeled, "eval_dataset"), ({"first": rows(), "second": unlabeled}, "second")):
+        with pytest.raises(ValueError, match=message.format(name, name)):
+            make_trainer(tmp_path, eval_data=given)
+        with pytest.raises(ValueError, match=message.format(name, name)):
+            make_trainer(tmp_path).evaluate(given)
+    assert make_trainer(tmp_path).predict(unlabeled).predictions.shape == (ROWS, 1)
+
+
+def test_models_without_scores_are_named(tmp_path):
+    trainer = make_trainer(tmp_path, model=Bare(lambda scores: {"score": scores}))
+    with pytest.raises(TypeError, match="the model must return a tensor, or logits as Transformers does, got dict"):
+        trainer.train()
 
 
 def test_bad_arguments_are_named_before_training(tmp_path):

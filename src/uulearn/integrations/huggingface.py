@@ -5,6 +5,7 @@ micro-batches, which is exact for a mean over rows. A corrected risk is not a me
 micro-batches of a step to `uulearn.risk.accumulate`.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -60,6 +61,7 @@ class UUTrainer(Trainer):
         n_outputs = getattr(getattr(self.model, "config", None), "num_labels", 1)
         if n_outputs != 1:
             raise ValueError(f"the model must have one output, got num_labels={n_outputs}; load it with num_labels=1.")
+        self._check_sets(self.eval_dataset)
 
     def estimate_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Return the training objective, both risk terms and the estimated accuracy of all evaluated rows.
@@ -74,6 +76,12 @@ class UUTrainer(Trainer):
         terms = {"loss": parts.objective, "positive": parts.positive, "negative": parts.negative}
         found = {name: term.item() for name, term in terms.items()}
         return found | {"accuracy": accuracy.value, "accuracy_low": low, "accuracy_high": high}
+
+    def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Evaluate the model without labels, see `estimate_metrics`."""
+        self._check_sets(eval_dataset)
+        found: dict[str, float] = super().evaluate(eval_dataset, *args, **kwargs)
+        return found
 
     # --------------------------------------------------------------------------------------- steps of the base class
 
@@ -102,7 +110,7 @@ class UUTrainer(Trainer):
         """Return the risk of one batch over all processes."""
         inputs, sets = self._split_sets(inputs)
         outputs = model(**inputs)
-        loss = self.criterion(outputs.logits, sets)
+        loss = self.criterion(_scores(outputs), sets)
         return (loss, outputs) if return_outputs else loss
 
     def prediction_step(
@@ -110,17 +118,22 @@ class UUTrainer(Trainer):
     ) -> tuple[None, Any, Any]:
         """Return the scores and sets of a batch, and no loss: the risk of all rows is not a mean over batches."""
         inputs = self._prepare_inputs(inputs)
-        sets = inputs.get(SETS)
-        _, scores, _ = super().prediction_step(model, _without_sets(inputs), False, ignore_keys)
-        return None, scores, sets
+        with torch.no_grad(), self.compute_loss_context_manager():
+            scores = _scores(model(**_without_sets(inputs)))
+        return None, scores.detach(), inputs.get(SETS)
+
+    def _check_sets(self, datasets: Any) -> None:
+        """Raise a ValueError if the first row of a dataset, or of each dataset in a dict, has no set."""
+        for name, data in datasets.items() if isinstance(datasets, dict) else [("eval_dataset", datasets)]:
+            if not hasattr(data, "__getitem__") or isinstance(data, str) or not len(data):
+                continue  # a stream, the name of a dataset that is already checked, or no rows
+            if isinstance(row := data[0], Mapping) and SETS not in row:
+                raise ValueError(_no_sets(f"the rows of {name}", row, name))
 
     def _split_sets(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
         """Return the inputs of the model and the sets of a batch."""
         if SETS not in inputs:
-            raise ValueError(
-                f"the batches have no column {SETS!r}, only {', '.join(inputs)}; add a column {SETS!r} with the set "
-                "(0 or 1) of each row to train_dataset."
-            )
+            raise ValueError(_no_sets("the batches", inputs, "train_dataset"))
         sets = inputs[SETS]
         flat_sets(sets.cpu(), len(sets), len(self.criterion.set_priors))  # values are only checked on the CPU
         return _without_sets(inputs), sets
@@ -135,8 +148,26 @@ class _Scores(nn.Module):
         self.no_sync = getattr(model, "no_sync", None)
 
     def forward(self, inputs: dict[str, Any]) -> Tensor:
-        scores: Tensor = self.model(**inputs).logits
-        return scores
+        return _scores(self.model(**inputs))
+
+
+def _scores(outputs: Any) -> Tensor:
+    """Return the scores in the outputs of a model, which may be a tensor, a dict or an object of Transformers."""
+    scores = outputs if isinstance(outputs, Tensor) else getattr(outputs, "logits", None)
+    if scores is None and isinstance(outputs, Mapping):
+        scores = outputs.get("logits")
+    if not isinstance(scores, Tensor):
+        raise TypeError(
+            f"the model must return a tensor, or logits as Transformers does, got {type(outputs).__name__}."
+        )
+    return scores
+
+
+def _no_sets(what: str, columns: Iterable[str], dataset: str) -> str:
+    return (
+        f"{what} have no column {SETS!r}, only {', '.join(columns)}; add a column {SETS!r} with the set (0 or 1) of "
+        f"each row to {dataset}."
+    )
 
 
 def _without_sets(inputs: dict[str, Any]) -> dict[str, Any]:
