@@ -9,6 +9,7 @@ contender "supervised trees" gets the same rows with their labels, as sets with 
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from sklearn.preprocessing import (
 )
 
 from uulearn import UUClassifier
+from uulearn.estimator.boosting import TreeParameters
 from uulearn.surrogate import SurrogateSetClassifier
 from uulearn.surrogate.classifier import default_estimator
 from uulearn.tabular.encoder import TableEncoder
@@ -276,10 +278,12 @@ def available(quick: bool = False) -> dict[str, Contender]:
     trees: Parameters = {"max_iter": 5} if quick else {}
     forest = FOREST | ({"n_estimators": 10} if quick else {})
     mlp = switched_on(default_parameters("mlp", changes))
+    own_trees = {"trees": dataclasses.asdict(TreeParameters())}
     found = [
+        Contender("linear", switched_on(default_parameters("linear", changes)), on_tables("linear", changes)),
         *(
-            Contender(model, switched_on(default_parameters(model, changes)), on_tables(model, changes))
-            for model in ("linear", "boosting", "auto")
+            Contender(model, switched_on(default_parameters(model, changes)) | own_trees, on_tables(model, changes))
+            for model in ("boosting", "auto")
         ),
         *(Contender(name, mlp, uu_classifier("mlp", encode, changes)) for name, encode in MLP_ENCODINGS.items()),
         _trees("random forest on sets", lambda seed: RandomForestClassifier(**forest, random_state=seed), on_sets),

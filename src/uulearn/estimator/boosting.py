@@ -220,16 +220,17 @@ class BoostingLearner(Learner):
         if any(_is_constant(rows, part.trained) for part in parts):
             raise ValueError("every column is constant in the training rows; add columns that depend on the class.")
         table = import_lightgbm().Dataset(rows, params=self._parameters(len(sets), n_columns, task.seed)).construct()
+        varying = _count_varying(rows)
         del rows  # the table contains the bins of all values
         runs = [
-            _Run(part, table, sets, numbers, risk, self._parameters(int(part.trained.sum()), n_columns, part.task.seed))
+            _Run(part, table, sets, numbers, risk, self._parameters(int(part.trained.sum()), varying, part.task.seed))
             for part in parts
         ]
         with few_threads(len(sets), (n_columns,)):
             return _train_together(runs, self.options, risk)
 
     def _parameters(self, n_rows: int, n_columns: int, seed: int) -> dict[str, Any]:
-        """Return the parameters of LightGBM for this number of training rows."""
+        """Return the parameters of LightGBM for this number of training rows; constant columns do not count."""
         trees = self.trees
         return {
             "num_leaves": trees.num_leaves, "min_data_in_leaf": max(1, min(trees.min_data_in_leaf, n_rows // 10)),
@@ -496,3 +497,11 @@ def _is_constant(rows: Any, chosen: NDArray[np.bool_]) -> bool:
         return bool((own.max(axis=0) != own.min(axis=0)).nnz == 0)
     columns = (np.concatenate([block[:, at] for block in rows])[chosen] for at in range(rows[0].shape[1]))
     return all((values == values[0]).all() for values in columns)
+
+
+def _count_varying(rows: Any) -> int:
+    """Return the number of columns that are not constant."""
+    if sparse.issparse(rows):
+        return int((rows.max(axis=0) != rows.min(axis=0)).nnz)
+    low, high = (pick([pick(block, axis=0) for block in rows], axis=0) for pick in (np.min, np.max))
+    return int(np.count_nonzero(low != high))
