@@ -21,6 +21,7 @@ is not repeated.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import sys
 import warnings
@@ -35,6 +36,7 @@ from records import Record
 from resuming import STUDY, add_data_options, add_options, complete, out_of
 
 from uulearn import UUClassifier
+from uulearn.estimator.boosting import TreeParameters
 from uulearn.exceptions import UUWarning
 from uulearn.priors import merge_bags
 from uulearn.reproduction.store import normalized
@@ -58,12 +60,12 @@ def planned(
     names: Iterable[str] = NAMES, seeds: int = SEEDS, numbers: Sequence[int] = NUMBERS, rows: int = ROWS
 ) -> list[Record]:
     """Return the configurations of all fits; the fits of many pairs come last."""
-    cells = itertools.product(range(seeds), names, numbers, ENDS, VARIANTS)
+    cells, trees = itertools.product(range(seeds), names, numbers, ENDS, VARIANTS), dataclasses.asdict(TreeParameters())
     found = [
         normalized(
             {
                 "dataset": name, "sets": number, "ends": ENDS[priors], "priors": priors, "rows": rows, "seed": seed,
-                "variant": variant, "model": "boosting", "n_estimators": MODELS.get(variant, 3),
+                "variant": variant, "model": "boosting", "n_estimators": MODELS.get(variant, 3), "trees": trees,
             }
         )
         for seed, name, number, priors, variant in cells

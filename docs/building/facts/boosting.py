@@ -44,7 +44,8 @@ def facts() -> dict[str, str]:
         "small": table(["setting", "at (0.6, 0.4)", "at (0.8, 0.2)"], settings),
         "small-draws": f"{sum(one['configuration']['rows'] == 100 for one in draws)}",
         "libraries": table(
-            ["columns", "draws", "XGBoost minus LightGBM, risk", "CPU time, XGBoost / LightGBM"], compared
+            ["columns", "draws", "risk of XGBoost minus that of LightGBM, points", "CPU time, XGBoost / LightGBM"],
+            compared,
         ),
         "libraries-many": f"{xgboost / lightgbm:.1f}",
         **{f"wheel-{name.rpartition('-')[0]}": f"{own['packed']:.0f}" for name, own in measured["wheels"].items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
 from study_tables import read_study, signed, table
@@ -54,9 +55,9 @@ def accuracy_table(draws: Draws) -> str:
             if variant == "risk":
                 continue
             own = accuracies(draws[priors, number, variant])
-            differences = [own[draw] - risk[draw] for draw in own]
+            differences = {draw: own[draw] - risk[draw] for draw in own}
             if len(differences) == 1:
-                cells.append(f"{signed(differences[0])}*")
+                cells.append(f"{signed(*differences.values())}*")
                 continue
             mean, error = mean_and_error(differences)
             cells.append(f"{signed(mean)} ± {error:.1f}")
@@ -72,21 +73,22 @@ def seed_deviation(values: dict[tuple[str, int], float]) -> float:
     return math.sqrt(statistics.fmean(variances))
 
 
-def mean_and_error(values: list[float]) -> tuple[float, float]:
-    """Return the mean and its standard error."""
-    return statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values))
+def mean_and_error(values: Mapping[tuple[Any, ...], float]) -> tuple[float, float]:
+    """Return the mean and its standard error over tables, because the draws of a table resemble each other."""
+    names = sorted({name for name, *_ in values})
+    means = [statistics.fmean(value for (own, *_), value in values.items() if own == name) for name in names]
+    return statistics.fmean(means), statistics.stdev(means) / math.sqrt(len(means))
 
 
 def gain(draws: Draws, variant: str) -> str:
     """Return the accuracy of the risk of all sets minus that of a variant, over all lines with all draws, in points."""
-    found = []
+    found = {}
     for priors, number in CELLS:
         risk, own = (accuracies(draws[priors, number, name]) for name in ("risk", variant))
-        if len(own) < len(risk):
-            continue
-        found += [risk[draw] - own[draw] for draw in own]
+        if len(own) == len(risk):
+            found |= {(*draw, priors, number): risk[draw] - own[draw] for draw in own}
     mean, error = mean_and_error(found)
-    return f"{signed(mean)} ± {error:.1f}"
+    return f"{signed(mean).removeprefix('+')} ± {error:.1f}"
 
 
 def coverage_table(draws: Draws) -> str:
