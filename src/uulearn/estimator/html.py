@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -31,8 +32,10 @@ class ResultsBelowDiagram:
         """Return the results of the fit as HTML; an empty string if the estimator is not fitted."""
         raise NotImplementedError
 
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + self.results_html()  # type: ignore[misc]
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        diagram: Callable[[], str] = super()._repr_html_  # type: ignore[misc]  # AttributeError if the display is text
+        return lambda: diagram() + self.results_html()
 
     def _repr_mimebundle_(self, **known: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**known)  # type: ignore[misc]
