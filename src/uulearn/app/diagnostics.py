@@ -21,7 +21,7 @@ from uulearn._version import __version__
 
 CORE = (
     "torch", "numpy", "scikit-learn", "scipy", "safetensors", "filelock", "pandas", "pyarrow", "python-calamine",
-    "jinja2", "typer", "rich",
+    "jinja2", "markupsafe", "typer", "rich",
 )  # fmt: skip
 """Packages that every installation needs; a test compares them with pyproject.toml."""
 EXTRAS = {
