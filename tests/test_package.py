@@ -1,11 +1,17 @@
 """The public names of `import uulearn`, and the libraries it does not import."""
 
+import ast
 import subprocess
 import sys
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
 import uulearn
+from uulearn.app import diagnostics
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def python(code):
@@ -45,3 +51,19 @@ def test_public_names_exist():
     assert set(uulearn.__all__) <= set(dir(uulearn))
     with pytest.raises(AttributeError, match="no attribute 'UUClasifier'"):
         _ = uulearn.UUClasifier
+
+
+def test_imported_packages_are_dependencies():
+    """A package that another dependency happens to install can be missing in its next version."""
+    declared = {*diagnostics.CORE, *chain(*diagnostics.EXTRAS.values())}  # test_doctor.py compares with pyproject.toml
+    listed = {name.replace("-", "_") for name in declared}
+    # Names that differ from their package, and packages that come with torch (triton) and pooch (requests).
+    listed |= {"sklearn", "PIL", "triton", "requests", "uulearn"}
+    imported = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    assert imported - sys.stdlib_module_names - listed == set()

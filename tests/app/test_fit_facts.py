@@ -18,7 +18,7 @@ from uulearn import UUClassifier
 from uulearn.app.estimates import column_importance, sensitivity_facts
 from uulearn.app.facts import FitFacts, RaisedWarning
 from uulearn.app.formatting import accuracy_range, count, duration, number, percent, signed
-from uulearn.app.summary import format_model_card, format_summary
+from uulearn.app.summary import describe_verdict, format_model_card, format_summary
 from uulearn.app.training import EvaluationRows
 from uulearn.exceptions import OneSidedPredictionsWarning
 from uulearn.metrics import Estimate
@@ -125,6 +125,20 @@ def test_summary_starts_with_a_shortage_of_rows_and_has_a_verdict(facts):
     assert 'This is better than always predicting "negative", which is correct for 50% of the rows.' in " ".join(
         format_summary(facts, Path("model")).split()
     )
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "expected"),
+    [
+        (Estimate(0.9, 0.02, (0.86, 0.94)), "This is better than always"),
+        (Estimate(0.7, 0.02, (0.66, 0.74)), "The model may be no better than always"),
+        (Estimate(0.5, 0.02, (0.46, 0.54)), "This is worse than always"),
+        (Estimate(1.0, 0.02, (1.0, 1.0), unclipped=1.3), "Do not use this model: the class priors are wrong"),
+    ],
+)
+def test_text_of_each_verdict(facts, accuracy, expected):
+    changed = replace(facts, evaluation=replace(facts.evaluation, accuracy=accuracy), target_prior=0.7)
+    assert describe_verdict(changed).startswith(expected)
 
 
 def test_importance_has_directions(monkeypatch):

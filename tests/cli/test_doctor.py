@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from uulearn import __version__
@@ -70,6 +72,45 @@ def test_prints_no_private_names(monkeypatch):
     private = {str(Path.home()), sys.prefix, os.getcwd(), socket.gethostname()}
     assert [name for name in private if len(name) > 4 and name in text] == []
     assert lines()["OMP_PROC_BIND"] == "…"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[Errno 13] Permission denied: '/Users/Ada Lovelace'", "[Errno 13] Permission denied: '…'"),
+        ("Permission denied: '/data/Ada Lovelace'", "Permission denied: '…'"),
+        ("Permission denied: '/data/Ada O'Brien' (no such file)", "Permission denied: '…' (no such file)"),
+        (r"C:\Users\Ada Lovelace missing", "…"),
+        (r"[WinError 3] not found: 'C:\\Users\\Ada Lovelace\\env'", "[WinError 3] not found: '…'"),
+        (
+            r'Error loading "C:\Users\Ada Lovelace\env\shm.dll" or a dependency',
+            'Error loading "shm.dll" or a dependency',
+        ),
+        ("/home/Ada Lovelace: missing", "…: missing"),
+        ("dlopen(/Users/ada/lib.so, 0x0006)", "dlopen(lib.so, 0x0006)"),
+        ("tried: '/opt/lib.dylib' (no such file), '/usr/lib.dylib'", "tried: 'lib.dylib' (no such file), 'lib.dylib'"),
+        ("home folder named like a library: /Users/ada.so", "home folder named like a library: …"),
+        ('read and/or write, it\'s 1/2 of ""', 'read and/or write, it\'s 1/2 of ""'),
+    ],
+)
+def test_hides_names_in_paths(text, shown):
+    assert diagnostics.hide_folders(text) == shown
+
+
+NAMES = st.text(st.sampled_from("aB é,()[]-._+&"), min_size=1).filter(str.strip) | st.just("Ada O'Brien")
+ROOTS = st.sampled_from(["/", "C:\\", "/Users/", "/home/", "/mnt/c/Users/", "C:\\Users\\", r"\\server\home\ada" + "\\"])
+
+
+@given(ROOTS, st.lists(NAMES), st.sampled_from("'\""))
+def test_no_folder_survives(root, folders, quote):
+    path = root + "".join(name + ("\\" if "\\" in root else "/") for name in folders) + "x/lib.so"
+    text = f"dlopen({path}, 0x0006): cannot open {quote}{path}{quote}"
+    assert diagnostics.hide_folders(text) == f"dlopen(lib.so, 0x0006): cannot open {quote}lib.so{quote}"
+
+
+@given(NAMES, st.sampled_from(["/Users/", "/home/", "C:\\Users\\"]), st.sampled_from(["", " missing", ": missing"]))
+def test_no_user_name_survives(name, homes, end):
+    assert diagnostics.hide_folders(f"open {homes}{name}{end}") == "open …" + (end if ":" in end else "")
 
 
 def test_missing_extras_are_named(monkeypatch):

@@ -3,6 +3,8 @@
 import math
 import re
 import xml.etree.ElementTree as ElementTree
+from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from uulearn import UUClassifier
+from uulearn.estimator.html import ResultsBelowDiagram
 from uulearn.markup import notebook
 from uulearn.metrics import Estimate, Evaluation
 from uulearn.priors import SetPriorsEstimate, estimate_target_prior
@@ -123,6 +126,35 @@ def test_text_display_has_no_html(fitted):
     assert hasattr(fitted, "_repr_html_")
 
 
+class Diagram:
+    """An estimator with only the public protocol of IPython."""
+
+    @property
+    def _repr_html_(self):
+        return lambda: "diagram"
+
+    def _repr_mimebundle_(self, **known):
+        return {"text/html": "diagram"}
+
+
+class WithResults(ResultsBelowDiagram, Diagram):
+    def results_html(self):
+        return " and results"
+
+
+def test_only_the_public_protocol_is_used():
+    assert WithResults()._repr_html_() == "diagram and results"
+    assert WithResults()._repr_mimebundle_() == {"text/html": "diagram and results"}
+
+
+@pytest.mark.parametrize("estimator", [UUClassifier, UUClassifierCV])
+def test_no_private_name_of_a_base_class_is_overridden(estimator):
+    ours = [cls for cls in estimator.__mro__ if cls.__module__.startswith("uulearn")]
+    private = {name for cls in ours for name in vars(cls) if name.startswith("_") and not name.endswith("_")}
+    others = {name for cls in estimator.__mro__ if cls not in ours for name in vars(cls)}
+    assert private & others == set()
+
+
 def test_unfitted_cloned_and_pipeline(fitted, sets):
     for own in (classifier(), clone(fitted)):
         assert own.results_html() == ""
@@ -195,6 +227,22 @@ def test_warns_about_imprecise_estimates(sets):
 def test_warns_if_no_better_than_a_constant(sets):
     text = text_of(parsed(classifier(target_prior=0.97).fit_sets(*sets).results_html()))
     assert "Warning: the model is possibly no better than always predicting the more frequent class (97.0%" in text
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "expected"),
+    [
+        (Estimate(0.9, 0.02, (0.86, 0.94)), None),
+        (Estimate(0.7, 0.02, (0.66, 0.74)), "Warning: the model is possibly no better than always"),
+        (Estimate(0.5, 0.02, (0.46, 0.54)), "Warning: the model is worse than always"),
+        (Estimate(1.0, 0.02, (1.0, 1.0), unclipped=1.3), "Warning: no accuracy is consistent with these class priors"),
+    ],
+)
+def test_warning_of_each_verdict(fitted, accuracy, expected):
+    changed = copy(fitted).set_params(target_prior=0.7)
+    changed.out_of_fold_evaluation_ = replace(fitted.out_of_fold_evaluation_, accuracy=accuracy)
+    text = text_of(parsed(changed.results_html()))
+    assert "Warning" not in text if expected is None else expected in text
 
 
 def test_compared_models_and_labels_are_named(sets):

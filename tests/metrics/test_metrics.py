@@ -13,6 +13,8 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from uulearn import uu_risk
 from uulearn.metrics import (
     Estimate,
+    Evaluation,
+    Verdict,
     evaluate,
     evaluate_labeled,
     uu_accuracy,
@@ -279,3 +281,22 @@ def test_printed_evaluation_says_whether_labels_were_used():
 def test_rejects_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "target_prior", "verdict"),
+    [
+        (Estimate(0.9, 0.02, (0.86, 0.94)), 0.5, Verdict.BETTER),
+        (Estimate(0.9, 0.02, (0.86, 0.94)), 0.86, Verdict.UNCERTAIN),
+        (Estimate(0.9, 0.02, (0.86, 0.94)), 0.1, Verdict.UNCERTAIN),
+        (Estimate(0.9, 0.02, (0.86, 0.94)), 0.05, Verdict.WORSE),
+        (Estimate(1.0, 0.02, (1.0, 1.0), unclipped=1.3), 0.5, Verdict.INCONSISTENT),
+        (Estimate(0.0, 0.02, (0.0, 0.0), unclipped=-0.3), 0.5, Verdict.INCONSISTENT),
+        (Estimate(1.0, 0.0, (1.0, 1.0)), 0.5, Verdict.BETTER),
+        (Estimate(math.nan, math.nan, (math.nan, math.nan)), 0.5, Verdict.UNCERTAIN),
+    ],
+)
+def test_verdict_compares_with_a_constant_prediction(accuracy, target_prior, verdict):
+    rest = Estimate(0.5, 0.1, (0.3, 0.7))
+    found = Evaluation(accuracy, rest, rest, rest, rest, (100, 100), labels_used=False)
+    assert found.verdict(target_prior) is verdict

@@ -21,7 +21,7 @@ from uulearn._version import __version__
 
 CORE = (
     "torch", "numpy", "scikit-learn", "scipy", "safetensors", "filelock", "pandas", "pyarrow", "python-calamine",
-    "jinja2", "typer", "rich",
+    "jinja2", "markupsafe", "typer", "rich",
 )  # fmt: skip
 """Packages that every installation needs; a test compares them with pyproject.toml."""
 EXTRAS = {
@@ -39,8 +39,15 @@ THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "KMP_AFFINITY",
 )  # fmt: skip
 """Environment variables that change the number or the behavior of threads."""
-PATHS = re.compile(r"(?<![\w.])(?:[A-Za-z]:)?[/\\](?:[^/\\\n'\";:]*[/\\])*([^/\\\s'\";:]*)")
-"""A path and its last part; any part may contain the name of a user."""
+LETTER = r"(?:[^/\\\n'\";:]|(?<=\w)'(?=\w))"
+"""A character of the name of a folder; an apostrophe between letters is part of a name such as O'Brien."""
+HOMES = re.compile(rf"(?:[/\\]+(?:Users|home))+[/\\]+{LETTER}+", re.IGNORECASE)
+"""A home folder; the name of its user may contain spaces."""
+PATHS = re.compile(
+    r"(?P<quote>['\"])(?:[A-Za-z]:)?[/\\](?P<quoted>.*?)(?P=quote)(?!\w)"
+    rf"|(?<![\w.])(?:[A-Za-z]:)?[/\\](?:{LETTER}*[/\\])*(?P<last>[^/\\\s'\";:,)]*)"
+)
+"""A path in quotes up to the closing quote, or a path whose last part ends at a space, comma or parenthesis."""
 LIBRARY = re.compile(r".+\.(?:so|dylib|dll|pyd|py)[.\d]*")
 """Name of a file of code, which contains no user name."""
 BFLOAT16_CAPABILITY = 8
@@ -126,8 +133,16 @@ def hide_folders(text: str) -> str:
     'libcudart.so: cannot open libtorch.so'
     >>> hide_folders("read and/or write: permission denied: '/home/ada'")
     "read and/or write: permission denied: '…'"
+    >>> hide_folders("dlopen(/Users/Ada Lovelace/env/lib/libtorch.so, 0x0006)")
+    'dlopen(libtorch.so, 0x0006)'
     """
-    return PATHS.sub(lambda found: found[1] if LIBRARY.fullmatch(found[1]) else "…", text)
+
+    def shorten(path: re.Match[str]) -> str:
+        quote = path["quote"] or ""
+        name = re.split(r"[/\\]", path["quoted"] or path["last"] or "")[-1]
+        return f"{quote}{name if LIBRARY.fullmatch(name) else '…'}{quote}"
+
+    return PATHS.sub(shorten, HOMES.sub("/…", text))
 
 
 def available_cores() -> int:

@@ -65,9 +65,9 @@ def accuracy_range(accuracy: Estimate) -> str:
     >>> accuracy_range(Estimate(1.0, 0.05, (1.0, 1.0), unclipped=1.4))
     'unknown, because no accuracy is consistent with these class priors'
     """
-    low, high, value = (min(max(share, 0.0), 1.0) for share in (*accuracy.interval, accuracy.value))
-    if low == high and accuracy.unclipped != value:
+    if accuracy.is_out_of_range:
         return "unknown, because no accuracy is consistent with these class priors"
+    low, high, value = (min(max(share, 0.0), 1.0) for share in (*accuracy.interval, accuracy.value))
     width = high - low
     decimals = 0 if width >= WHOLE_PERCENT_WIDTH else 1 if width >= WHOLE_PERCENT_WIDTH / 10 else 2
     step = 10.0 ** -(decimals + 2)

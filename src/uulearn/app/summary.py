@@ -7,6 +7,7 @@ from uulearn.app.facts import FitFacts
 from uulearn.app.formatting import accuracy_range, interval, prior
 from uulearn.estimator.auto import describe_comparison
 from uulearn.io.formats import printable
+from uulearn.metrics import Verdict
 from uulearn.theory.planning import anticipated_spread
 
 TERMINAL_WIDTH = 80
@@ -67,15 +68,14 @@ def describe_shortage(facts: FitFacts) -> str | None:
 
 def describe_verdict(facts: FitFacts) -> str:
     """Return text that says whether the model is better than always predicting the more frequent class."""
-    accuracy, majority = facts.evaluation.accuracy, max(facts.target_prior, 1 - facts.target_prior)
+    verdict, majority = facts.evaluation.verdict(facts.target_prior), max(facts.target_prior, 1 - facts.target_prior)
     answer = "positive" if facts.target_prior > 0.5 else "negative"
     constant = f'always predicting "{answer}", which is correct for {prior(majority)} of the rows'
-    low, high = accuracy.interval
-    if low == high and accuracy.unclipped != accuracy.value:
+    if verdict is Verdict.INCONSISTENT:
         return "Do not use this model: the class priors are wrong, or the files differ in more than their class priors."
-    if low > majority:
+    if verdict is Verdict.BETTER:
         return f"This is better than {constant}."
-    if high < majority:
+    if verdict is Verdict.WORSE:
         return (
             f"This is worse than {constant}. Do not use this model. First check that the two class priors are not "
             "swapped."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -10,10 +11,10 @@ from uulearn.estimator.auto import describe_comparison
 from uulearn.estimator.parameters import is_auto
 from uulearn.markup import notebook
 from uulearn.markup.text import label
+from uulearn.metrics import Evaluation, Verdict
 
 if TYPE_CHECKING:
     from uulearn.estimator.trained import TrainedClassifier
-    from uulearn.metrics import Evaluation
 
 MAX_COLUMNS = 8
 """Maximum number of column names in the output."""
@@ -31,8 +32,10 @@ class ResultsBelowDiagram:
         """Return the results of the fit as HTML; an empty string if the estimator is not fitted."""
         raise NotImplementedError
 
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + self.results_html()  # type: ignore[misc]
+    @property
+    def _repr_html_(self) -> Callable[[], str]:
+        diagram: Callable[[], str] = super()._repr_html_  # type: ignore[misc]  # AttributeError if the display is text
+        return lambda: diagram() + self.results_html()
 
     def _repr_mimebundle_(self, **known: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**known)  # type: ignore[misc]
@@ -68,16 +71,14 @@ def result_parts(classifier: TrainedClassifier) -> list[Markup]:
 
 def _verdict(evaluation: Evaluation, target_prior: float) -> list[Markup]:
     """Warn if the classifier may be no better than a constant prediction, or if no accuracy fits the priors."""
-    accuracy, majority = evaluation.accuracy, max(target_prior, 1 - target_prior)
-    low, high = accuracy.interval
-    if low == high and accuracy.unclipped != accuracy.value:
-        return [notebook.warning("no accuracy is consistent with these class priors; check them and the rows.")]
-    if low > majority:
+    verdict = evaluation.verdict(target_prior)
+    if verdict is Verdict.BETTER:
         return []
-    which = "worse than" if high < majority else "possibly no better than"
-    return [
-        notebook.warning(f"the model is {which} always predicting the more frequent class ({majority:.1%} correct).")
-    ]
+    if verdict is Verdict.INCONSISTENT:
+        return [notebook.warning("no accuracy is consistent with these class priors; check them and the rows.")]
+    which = "worse than" if verdict is Verdict.WORSE else "possibly no better than"
+    constant = f"always predicting the more frequent class ({max(target_prior, 1 - target_prior):.1%} correct)"
+    return [notebook.warning(f"the model is {which} {constant}.")]
 
 
 def _held_out_error(classifier: TrainedClassifier) -> str:

@@ -31,9 +31,14 @@ class Bar(NamedTuple):
     """An estimate and its interval, drawn on a line from 0 to 1."""
 
     name: str
-    text: str
     value: float
     interval: tuple[float, float]
+
+    @property
+    def text(self) -> str:
+        """The estimate and its interval as text."""
+        low, high = self.interval
+        return f"{self.value:.3f} ({low:.3f} to {high:.3f})"
 
 
 class Curve(NamedTuple):

@@ -6,7 +6,7 @@ converts scores to probabilities.
 """
 
 from uulearn.metrics.estimates import Estimate
-from uulearn.metrics.evaluation import Evaluation, evaluate, evaluate_labeled
+from uulearn.metrics.evaluation import Evaluation, Verdict, evaluate, evaluate_labeled
 from uulearn.metrics.mixture import MixtureCheck, check_mixture
 from uulearn.metrics.rates import (
     Rates,
@@ -19,6 +19,6 @@ from uulearn.metrics.rates import (
 )
 
 __all__ = [
-    "Estimate", "Evaluation", "MixtureCheck", "Rates", "check_mixture", "evaluate", "evaluate_labeled", "uu_accuracy",
-    "uu_accuracy_difference", "uu_auc", "uu_balanced_accuracy", "uu_cost", "uu_rates",
+    "Estimate", "Evaluation", "MixtureCheck", "Rates", "Verdict", "check_mixture", "evaluate", "evaluate_labeled",
+    "uu_accuracy", "uu_accuracy_difference", "uu_auc", "uu_balanced_accuracy", "uu_cost", "uu_rates",
 ]  # fmt: skip

@@ -54,10 +54,15 @@ class Estimate:
         """Whether the interval is too wide to be useful: wider than 0.3 before clipping."""
         return 2 * self.half_width > WIDE_INTERVAL
 
+    @property
+    def is_out_of_range(self) -> bool:
+        """Whether the whole interval is outside the range of the metric before clipping, so no value is plausible."""
+        low, high = self.interval
+        return low == high and self.unclipped != self.value
+
     def bar(self, name: str) -> notebook.Bar:
         """Return the estimate for a table in a notebook."""
-        low, high = self.interval
-        return notebook.Bar(name, f"{self.value:.3f} ({low:.3f} to {high:.3f})", self.value, self.interval)
+        return notebook.Bar(name, self.value, self.interval)
 
     def _repr_html_(self) -> str:
         return notebook.join(notebook.bar_table([self.bar(f"estimate, {100 * self.confidence:g}% interval")]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from markupsafe import Markup
@@ -17,6 +18,15 @@ from uulearn.metrics.estimates import (
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
+
+
+class Verdict(Enum):
+    """Comparison of a classifier with always predicting the more frequent class."""
+
+    BETTER = "better"
+    UNCERTAIN = "uncertain"  # the interval of the accuracy contains the accuracy of the constant prediction
+    WORSE = "worse"
+    INCONSISTENT = "inconsistent"  # no accuracy is consistent with the class priors
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,16 @@ class Evaluation:
         if self.labels_used:
             return f"labels were used: {sizes[0]} positive and {sizes[1]} negative rows"
         return f"no label was used: estimated from {' + '.join(sizes)} rows of the {number} sets"
+
+    def verdict(self, target_prior: float) -> Verdict:
+        """Return whether the classifier is better than always predicting the class that is more frequent at a prior."""
+        if self.accuracy.is_out_of_range:
+            return Verdict.INCONSISTENT
+        low, high = self.accuracy.interval
+        constant = max(target_prior, 1 - target_prior)
+        if low > constant:
+            return Verdict.BETTER
+        return Verdict.WORSE if high < constant else Verdict.UNCERTAIN
 
     def __str__(self) -> str:
         return "\n".join([*(f"{name:<20}{estimate}" for name, estimate in self.by_name.items()), self.source])

@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
     def bar(self, name: str, value: float) -> notebook.Bar:
         """Return an estimate with this interval for a table in a notebook."""
-        return notebook.Bar(name, f"{value:.3f} ({self.low:.3f} to {self.high:.3f})", value, (self.low, self.high))
+        return notebook.Bar(name, value, self)
 
     def covers(self, value: float) -> bool:
         """Return whether the interval contains the value."""
