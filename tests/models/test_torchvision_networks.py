@@ -1,5 +1,6 @@
 """Networks of torchvision: one score per image, supported sizes, downloaded weights, saved models."""
 
+import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -8,10 +9,12 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as save_tensors
 
 from helpers.manifests import put, rewrite
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier
+from uulearn.estimator import learners
 from uulearn.exceptions import ModelFormatError
 from uulearn.models import build_model
 from uulearn.models.torchvision_networks import MEAN, STD, _copy_weights, import_models
@@ -80,11 +83,23 @@ def test_networks_return_one_score_per_image_in_training(name, side):
         assert network(torch.zeros(4, 3, side, side)).shape == (4, 1)
 
 
-def test_regnet_is_built_on_the_cpu():
-    """Its constructor needs the values of tensors, which the device "meta" does not have."""
+@pytest.mark.parametrize("name", ["regnet_x_400mf", "regnet_y_400mf"])
+def test_regnet_has_the_same_layers_without_memory(name):
+    """Its constructor computes the widths of the layers with tensors, which have no values on the device "meta"."""
     with torch.device("meta"):
-        network = build_model("torchvision:regnet_x_400mf", (3, 32, 32), download=False)
-    assert {value.device.type for value in network.network.parameters()} == {"cpu"}
+        network = build_model(f"torchvision:{name}", (3, 32, 32), download=False).state_dict()
+    assert {value.device.type for value in network.values()} == {"meta"}
+    built = build_model(f"torchvision:{name}", (3, 32, 32)).state_dict()
+    assert {key: value.shape for key, value in network.items()} == {key: value.shape for key, value in built.items()}
+    assert {value.device.type for value in built.values()} == {"cpu"}
+
+
+@pytest.mark.parametrize("name", ["regnet_y_128gf", "vit_h_14", "convnext_large", "wide_resnet101_2", "maxvit_t"])
+def test_networks_are_described_without_memory(name):
+    """The size of a network is known before memory is allocated, also for the buffers."""
+    with torch.device("meta"):
+        network = build_model(f"torchvision:{name}", (3, 224, 224), download=False)
+    assert {value.device.type for value in (*network.parameters(), *network.buffers())} == {"meta"}
 
 
 def test_gray_images_are_repeated_and_colors_are_normalized():
@@ -290,3 +305,40 @@ def test_hostile_manifests_are_refused(change, text, saved, tmp_path):
     rewrite(folder, change)
     with pytest.raises(ModelFormatError, match=text):
         UUClassifier.load(folder)
+
+
+def saved_with_tensors(folder, model, n_models, names):
+    """Change a model directory: another network, a number of models, and weights of these names with one number."""
+    tensors = {name: torch.zeros(1) for name in names} | {"scales": torch.ones(n_models)}
+    content = save_tensors(tensors)
+    name = f"weights-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    (folder / name).write_bytes(content)
+
+    def change(manifest):
+        entry = {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        manifest["files"]["weights"] = entry
+        manifest["parameters"] |= {"model": model, "model_params": None}
+        manifest["learner"]["config"] = {"n_models": n_models, "precision": "float32"}
+
+    rewrite(folder, change)
+
+
+@pytest.mark.parametrize("n_models", [2, 40])
+@pytest.mark.parametrize("complete", [False, True])
+def test_ensemble_without_its_weights_is_refused_before_it_is_built(n_models, complete, saved, tmp_path, monkeypatch):
+    """A small file that describes many large networks must not use memory, even if it names all weights."""
+    folder, model = tmp_path / "m", "torchvision:regnet_y_400mf"
+    shutil.copytree(saved, folder)
+    with torch.device("meta"):
+        own = build_model(model, (1, 32, 32), download=False).state_dict()
+    names = (
+        [f"models.{number}.{name}" for number in range(n_models) for name in own] if complete else map(str, range(99))
+    )
+    saved_with_tensors(folder, model, n_models, names)
+    built = []
+    monkeypatch.setattr(learners, "Ensemble", lambda *_: pytest.fail("the copies were built"))
+    monkeypatch.setattr(learners, "build_model", lambda *a, **k: built.append(build_model(*a, **k)) or built[-1])
+    with pytest.raises(ModelFormatError, match="the stored weights do not match the model"):
+        UUClassifier.load(folder)
+    assert len(built) == 1
+    assert {value.device.type for value in built[0].state_dict().values()} == {"meta"}

@@ -14,14 +14,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 PREFIX = "torchvision:"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of the colors of ImageNet, on which torchvision's weights were trained."""
 WITH_AUXILIARY_OUTPUTS = ("googlenet", "inception_v3")
 """Networks that return several outputs during training, which are turned off here; their weights expect [-1, 1]."""
-WITHOUT_PARAMETERS = ("regnet_",)
-"""Networks that cannot be created without allocating memory; their size must not depend on stored parameters."""
 SMALLEST_SIDE = 17
 """Smallest side of images. The networks halve an image up to five times. If a layer with stride 2 gets an image of a
 single pixel, its bfloat16 gradient on the CPU contains uninitialized memory (torch 2.13)."""
@@ -72,7 +71,7 @@ def check_torchvision(model: str, params: Any, shape: tuple[int, int, int] | Non
         if key == "weights":
             if value is not None:
                 _find_weights(models, name, value)
-        elif name.startswith(WITHOUT_PARAMETERS) or isinstance(value, list | tuple | Mapping):
+        elif isinstance(value, list | tuple | Mapping):
             raise ValueError(f"model_params[{key!r}]={value!r} is not supported for {model!r}; remove it.")
     if shape is not None:
         _check_shape(models, name, shape)
@@ -87,8 +86,7 @@ def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | No
         params.setdefault("image_size", shape[1])
     if name in WITH_AUXILIARY_OUTPUTS:
         params = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None} | params
-    device = "cpu" if name.startswith(WITHOUT_PARAMETERS) else torch.get_default_device()
-    with torch.device(device):
+    with _WidthsOnCPU() if name.startswith("regnet_") else contextlib.nullcontext():
         network = models.get_model(name, weights=None, num_classes=1, **params)
     mean, std = MEAN, STD
     if chosen is not None:
@@ -97,6 +95,20 @@ def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | No
         if name in WITH_AUXILIARY_OUTPUTS:
             mean = std = (0.5, 0.5, 0.5)
     return TorchvisionNetwork(network, mean, std)
+
+
+class _WidthsOnCPU(TorchFunctionMode):
+    """Create the tensors of `torch.arange` and `torch.tensor` on the CPU, also if another device is the default.
+
+    RegNet computes the widths and numbers of its layers with these functions and converts the tensors to Python
+    numbers, but tensors on the device "meta" have no values. The weights are still created on the default device.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        own = {"device": "cpu"} if func in (torch.arange, torch.tensor) else {}
+        return func(*args, **own | (kwargs or {}))
 
 
 class TorchvisionNetwork(nn.Module):
