@@ -1,6 +1,7 @@
 """Networks of torchvision: one score per image, supported sizes, downloaded weights, saved models."""
 
 import hashlib
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -290,6 +291,9 @@ def saved(images, tmp_path_factory):
         (put("parameters", "model", "torchvision:fasterrcnn_resnet50_fpn"), "has no classification network"),
         (put("parameters", "model", "torchvision:resnet18"), "the stored weights do not match the model"),
         (put("parameters", "model_params", {"dict": {"width_mult": 1e9}}), "cannot be loaded|do not match"),
+        (put("parameters", "model_params", {"dict": {"width_mult": math.inf}}), "cannot be loaded"),
+        (put("parameters", "model_params", {"dict": {"width_mult": math.nan}}), "cannot be loaded"),
+        (put("parameters", "model_params", {"dict": {"round_nearest": 0}}), "cannot be loaded"),
         (
             put("parameters", "model_params",
                 {"dict": {"inverted_residual_setting": {"list": [{"list": [1, 16, 10**9, 1]}]}}}),
