@@ -128,7 +128,7 @@ def test_missing_torchvision_is_named(photos, tmp_path, monkeypatch):
 def test_weights_option_is_a_model_parameter(photos, tmp_path, monkeypatch):
     built = []
 
-    def download(models, network, name, weights, shape):
+    def download(network, name, weights, shape):
         built.append((name, weights.name, shape))
 
     monkeypatch.setattr("uulearn.models.torchvision_networks._copy_weights", download)

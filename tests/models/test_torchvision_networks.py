@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from uulearn import UUClassifier
 from uulearn.estimator import learners
 from uulearn.exceptions import ModelFormatError
 from uulearn.models import build_model
-from uulearn.models.torchvision_networks import MEAN, STD, _copy_weights, import_models
+from uulearn.models.torchvision_networks import MEAN, STD, import_models
 
 models = pytest.importorskip("torchvision", reason="needs the extra vision").models
 
@@ -38,15 +39,26 @@ def no_downloads(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.hub.download_url_to_file", fail)
 
 
-def put_weights_into_cache(name):
-    """Store random weights as if torch had downloaded them, and return them."""
+@pytest.fixture
+def cache(monkeypatch):
+    """Return a function that stores an object as if torch had downloaded it as the weights of a network."""
+
+    def put_into_cache(name, content):
+        folder = Path(torch.hub.get_dir(), "checkpoints")
+        folder.mkdir(parents=True)
+        torch.save(content, folder / "new")
+        digest = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
+        file = (folder / "new").rename(folder / f"{name}-{digest[:8]}.pth")
+        weights = models.get_model_weights(name)["DEFAULT"].value
+        monkeypatch.setattr(weights, "url", f"https://download.pytorch.org/models/{file.name}")
+        return file
+
+    return put_into_cache
+
+
+def random_weights(name):
     torch.manual_seed(1)
-    state = models.get_model(name, weights=None, **({"init_weights": True} if name == "googlenet" else {})).state_dict()
-    file = models.get_model_weights(name)["DEFAULT"].url.rpartition("/")[2]
-    folder = Path(torch.hub.get_dir(), "checkpoints")
-    folder.mkdir(parents=True)
-    torch.save(state, folder / file)
-    return state
+    return models.get_model(name, weights=None, **({"init_weights": True} if name == "googlenet" else {})).state_dict()
 
 
 @pytest.fixture(scope="module")
@@ -180,22 +192,76 @@ def test_torchvision_of_another_build_says_how_to_replace_it(monkeypatch, tmp_pa
 # ------------------------------------------------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize("name", ["squeezenet1_1", "googlenet"])
-def test_weights_are_copied_except_for_the_output_layer(name):
-    stored = put_weights_into_cache(name)
+@pytest.mark.parametrize("name", ["squeezenet1_1", "googlenet", "mnasnet0_5"])
+def test_weights_are_copied_except_for_the_output_layer(name, cache, monkeypatch):
+    stored = random_weights(name)
+    cache(name, stored)
+    built = []
+    monkeypatch.setattr(models, "get_model", lambda *a, get=models.get_model, **k: built.append(a) or get(*a, **k))
     network = build_model(f"torchvision:{name}", (3, 64, 64), {"weights": "DEFAULT"}, seed=0)
     own = network.network.state_dict()
     output = {key for key in own if not torch.equal(own[key], stored[key])}
-    assert {key.rpartition(".")[0] for key in output} == {"classifier.1" if name == "squeezenet1_1" else "fc"}
+    expected = {"squeezenet1_1": "classifier.1", "mnasnet0_5": "classifier.1", "googlenet": "fc"}[name]
+    assert {key.rpartition(".")[0] for key in output} == {expected}
+    assert built == [(name,)]  # no other network is built for the weights
     assert all(len(own[key]) == 1 for key in output)
     mean = (0.5, 0.5, 0.5) if name == "googlenet" else MEAN  # torchvision normalizes twice for GoogLeNet
     torch.testing.assert_close(network.mean.flatten(), torch.tensor(mean))
     assert network.train()(torch.rand(2, 3, 64, 64)).shape == (2, 1)
 
 
-def test_weights_normalize_like_torchvision():
+@pytest.mark.parametrize(
+    ("name", "own", "side", "old", "counts"),
+    [
+        ("densenet121", r"(denselayer\d+\.(?:norm|relu|conv))([12])\.", 32, r"\1.\2.", True),
+        ("vit_b_16", r"mlp\.([03])\.", 224, lambda found: f"mlp.linear_{int(found[1]) // 3 + 1}.", False),
+        ("resnet18", "^", 32, "", True),
+    ],
+)
+def test_weights_of_old_versions_are_copied(name, own, side, old, counts, cache):
+    """The files that torchvision offers for these networks have other names, or no counters of batches."""
+    stored = random_weights(name)
+    names = {key: re.sub(own, old, key) for key in stored if not key.endswith("num_batches_tracked")}
+    assert (len(names) < len(stored)) == counts
+    cache(name, {names[key]: stored[key] for key in names})
+    network = build_model(f"torchvision:{name}", (3, side, side), {"weights": "DEFAULT"}, seed=0).network.state_dict()
+    other = {key for key in names if not torch.equal(network[key], stored[key])}
+    assert {key.rpartition(".")[0] for key in other} == {
+        {"densenet121": "classifier", "resnet18": "fc"}.get(name, "heads.head")
+    }
+
+
+class Evil:
+    """An object whose pickle runs code."""
+
+    def __reduce__(self):
+        return pytest.fail, ("code of the file was run",)
+
+
+def test_no_code_of_a_file_of_weights_is_run(cache):
+    cache("squeezenet1_1", {"features.0.weight": Evil()})
+    with pytest.raises(ValueError, match=r"\.pth is not a file of weights \(Weights only load failed.*; delete it to"):
+        build_model(SMALL, (3, 64, 64), {"weights": "DEFAULT"})
+
+
+def test_changed_copy_of_a_file_of_weights_is_refused(cache):
+    file = cache("squeezenet1_1", random_weights("squeezenet1_1"))
+    torch.save({"features.0.weight": torch.zeros(3)}, file)
+    with pytest.raises(
+        ValueError, match=rf"SHA-256 hash should start with {file.stem[-8:]} but is .*; delete the file"
+    ):
+        build_model(SMALL, (3, 64, 64), {"weights": "DEFAULT"})
+
+
+def test_every_file_of_weights_has_a_hash_in_its_name():
+    for name in models.list_models(module=models):
+        for weights in models.get_model_weights(name):
+            assert re.search(r"/[\w.-]+-[0-9a-f]{8,}\.pth$", weights.url)
+
+
+def test_weights_normalize_like_torchvision(cache):
     """The whole path for GoogLeNet, whose torchvision version normalizes in the transform and in the network."""
-    put_weights_into_cache("googlenet")
+    cache("googlenet", random_weights("googlenet"))
     weights = models.GoogLeNet_Weights.DEFAULT
     image = torch.rand(1, 3, 224, 224)
     reference = models.get_model("googlenet", weights=weights).eval()
@@ -207,22 +273,10 @@ def test_weights_normalize_like_torchvision():
     torch.testing.assert_close(network(image), reference((image - mean) / std), rtol=1e-3, atol=1e-3)
 
 
-def test_weights_that_do_not_fit_name_the_size():
-    class Weights:
-        name = "OWN"
-
-        @staticmethod
-        def transforms():
-            return models.ViT_B_32_Weights.DEFAULT.transforms()
-
-    class Source:
-        @staticmethod
-        def get_model(name, weights):
-            return torch.nn.Linear(2, 3)
-
+def test_weights_that_do_not_fit_name_the_size(cache):
+    cache("vit_b_32", random_weights("vit_b_32"))
     with pytest.raises(ValueError, match=r"do not fit to this network for images of 64 × 64 pixels; .* 224 × 224"):
-        _copy_weights(Source, torch.nn.Sequential(*map(torch.nn.Linear, (4, 5), (5, 6))), "vit_b_32", Weights,
-                      (3, 64, 64))  # fmt: skip
+        build_model("torchvision:vit_b_32", (3, 64, 64), {"weights": "DEFAULT"})
 
 
 def test_failed_download_is_one_sentence():
@@ -264,9 +318,9 @@ def test_networks_are_not_trained_in_a_batch_of_models(images):
     assert not plan.learner.can_be_batched(plan.data)
 
 
-def test_loading_never_downloads_weights(images, tmp_path, monkeypatch):
+def test_loading_never_downloads_weights(images, tmp_path, monkeypatch, cache):
     X, sets = images
-    put_weights_into_cache("squeezenet1_1")
+    cache("squeezenet1_1", random_weights("squeezenet1_1"))
     classifier = classifier_of(model_params={"weights": "DEFAULT"}).fit(X, sets)
     classifier.save(tmp_path / "m")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "empty"))

@@ -6,9 +6,12 @@ be named. Weights are downloaded only if the parameter ``weights`` names them.
 
 import contextlib
 import difflib
+import hashlib
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any
 
@@ -90,7 +93,7 @@ def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | No
         network = models.get_model(name, weights=None, num_classes=1, **params)
     mean, std = MEAN, STD
     if chosen is not None:
-        _copy_weights(models, network, name, chosen, shape)
+        _copy_weights(network, name, chosen, shape)
         mean, std = chosen.transforms().mean, chosen.transforms().std
         if name in WITH_AUXILIARY_OUTPUTS:
             mean = std = (0.5, 0.5, 0.5)
@@ -161,22 +164,56 @@ def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> 
         )
 
 
-def _copy_weights(models: ModuleType, network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
+def _copy_weights(network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
     """Download weights and copy them to all layers except the output layer, whose number of classes differs."""
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # torch prints that it downloads; commands print results
-            source = models.get_model(name, weights=weights).state_dict()
-    except (OSError, RuntimeError) as error:
-        raise ValueError(
-            f"the weights {weights.name} of {PREFIX}{name} cannot be downloaded from {weights.url} ({error}); check "
-            f"the connection, or put the file into {torch.hub.get_dir()}/checkpoints."
-        ) from None
+    source = _read_weights(name, weights)
     own = network.state_dict()
-    fitting = {key: source[key] for key in own if key in source and source[key].shape == own[key].shape}
-    if len(own) - len(fitting) > OUTPUT_PARAMETERS:
+    other = {key for key, value in source.items() if key in own and value.shape != own[key].shape}
+    for key in other:
+        del source[key]
+    # Modules convert the names of older versions themselves.
+    missing = network.load_state_dict(source, strict=False).missing_keys
+    if len(missing) > OUTPUT_PARAMETERS:
         side = weights.transforms().crop_size[0]
         raise ValueError(
             f"the weights {weights.name} of {PREFIX}{name} do not fit to this network for images of {shape[1]} × "
             f"{shape[2]} pixels; resize the images to {side} × {side} pixels, or remove other model_params."
         )
-    network.load_state_dict(fitting, strict=False)
+
+
+def _read_weights(name: str, weights: Any) -> dict[str, Tensor]:
+    """Return the tensors of a file of weights, which is downloaded if torch has no copy in its cache.
+
+    torch checks the hash of a file only when it downloads the file, so the hash of a copy is checked here. Only tensors
+    and plain containers are unpickled.
+    """
+    file = Path(torch.hub.get_dir(), "checkpoints", weights.url.rpartition("/")[2])
+    if file.exists():
+        _check_hash(file, f"{weights.name} of {PREFIX}{name}")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # torch prints that it downloads; commands print results
+            source: dict[str, Tensor] = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
+    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        if file.exists():
+            raise ValueError(f"{file} is not a file of weights ({reason}); delete it to download it again.") from None
+        raise ValueError(
+            f"the weights {weights.name} of {PREFIX}{name} cannot be downloaded from {weights.url} ({reason}); check "
+            f"the connection, or put the file into {file.parent}."
+        ) from None
+    if name.startswith("densenet"):  # torchvision renamed these layers after it had stored the weights
+        for key in list(source):
+            source[re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)", r"\1\2", key)] = source.pop(key)
+    return source
+
+
+def _check_hash(file: Path, weights: str) -> None:
+    """Raise a ValueError if the SHA-256 hash of a file does not start with the digits at the end of its name."""
+    expected = file.stem.rpartition("-")[2]
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if not found.startswith(expected):
+        raise ValueError(
+            f"{file} does not contain the weights {weights}: its SHA-256 hash should start with {expected} but is "
+            f"{found}; delete the file to download it again."
+        )
