@@ -311,6 +311,19 @@ def test_network_is_trained_saved_and_loaded(changes, images, tmp_path):
     np.testing.assert_array_equal(UUClassifier.load(tmp_path / "m").decision_function(X), scores)
 
 
+def test_mnasnet_is_saved_loaded_and_resumed(images, tmp_path):
+    """It rejects weights without a version, and model directories and checkpoints contain only tensors."""
+    X, sets = images
+    whole, half = (classifier_of("torchvision:mnasnet0_5").set_params(epochs=epochs) for epochs in (2, 1))
+    half.set_params(training__checkpoint_dir=tmp_path / "c", training__checkpoint_every=1).fit(X, sets)
+    resumed = half.set_params(epochs=2).fit(X, sets)
+    assert resumed.history_.resumed_at == [1]
+    scores = whole.fit(X, sets).decision_function(X)
+    np.testing.assert_array_equal(resumed.decision_function(X), scores)
+    resumed.save(tmp_path / "m")
+    np.testing.assert_array_equal(UUClassifier.load(tmp_path / "m").decision_function(X), scores)
+
+
 def test_networks_are_not_trained_in_a_batch_of_models(images):
     """On a GPU, the models of an ensemble are then trained one after the other, as on a CPU."""
     X, sets = images

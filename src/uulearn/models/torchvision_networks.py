@@ -6,6 +6,7 @@ be named. Weights are downloaded only if the parameter ``weights`` names them.
 
 import contextlib
 import difflib
+import functools
 import hashlib
 import re
 import sys
@@ -91,6 +92,8 @@ def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | No
         params = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None} | params
     with _WidthsOnCPU() if name.startswith("regnet_") else contextlib.nullcontext():
         network = models.get_model(name, weights=None, num_classes=1, **params)
+    if name.startswith("mnasnet"):
+        network._load_from_state_dict = functools.partial(_load_with_version, network)
     mean, std = MEAN, STD
     if chosen is not None:
         _copy_weights(network, name, chosen, shape)
@@ -98,6 +101,15 @@ def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | No
         if name in WITH_AUXILIARY_OUTPUTS:
             mean = std = (0.5, 0.5, 0.5)
     return TorchvisionNetwork(network, mean, std)
+
+
+def _load_with_version(network: nn.Module, state: Any, prefix: str, metadata: Mapping[str, Any], *others: Any) -> None:
+    """Load weights without a version as weights of the current version, like all other networks.
+
+    MNASNet rejects weights without the version that torch stores next to the tensors, which safetensors files and
+    checkpoints do not contain.
+    """
+    type(network)._load_from_state_dict(network, state, prefix, {"version": network._version} | dict(metadata), *others)
 
 
 class _WidthsOnCPU(TorchFunctionMode):
