@@ -10,7 +10,6 @@ where                         default                   why
 ============================  ========================  ==============================================================
 `UURisk`, `uu_risk`           loss "sigmoid"            the model is unknown here; "linear" models use "logistic"
 ``uulearn fit``, 1 model      10% held out, calibrated  the report needs held-out rows; `predict` needs probabilities
-``uulearn fit``, torchvision  batch_size 256            a batch of 3,000 photographs needs about 100 GB of memory
 `pn_risk`                     "logistic"                the risk of labeled rows, not a training objective
 `RunOptions`                  no early stopping         one training run has no held-out rows unless they are passed
 `prior_sensitivity`           one model, 20% held out   twelve models are compared on the same held-out rows
@@ -59,7 +58,7 @@ SMALL_MLPS: dict[int, dict[str, Any]] = {
 }
 # Number of rows per batch, over both sets. Corrections act on the risk terms, which are noisy in small batches.
 BATCH_SIZE = 3000
-# The same for networks of torchvision in `uulearn fit`, because photographs need much more memory.
+# The same for networks of torchvision, because a batch of 3,000 photographs needs about 100 GB of memory.
 TORCHVISION_BATCH_SIZE = 256
 LEARNING_RATE = 1e-3
 LINEAR_LEARNING_RATE = 1e-2

@@ -10,10 +10,12 @@ import pytest
 from PIL import Image
 
 from helpers.command_line import run
+from uulearn import UUClassifier
 from uulearn.app.fitting import make_classifier
 from uulearn.app.model import TableModel
 from uulearn.app.settings import FitSettings
 from uulearn.cli.options import TORCHVISION
+from uulearn.estimator import resolve_defaults
 from uulearn.models.torchvision_networks import PREFIX
 
 PRIORS = ("--set-priors", "0.85", "0.15")
@@ -56,10 +58,12 @@ def fitted(photos):
 
 def test_default_batches_of_photographs_are_small(photos):
     settings = {"first": photos / "north", "second": photos / "south", "set_priors": (0.85, 0.15)}
-    sizes = {
-        model: make_classifier(FitSettings.merge({}, {**settings, "model": model}), None).batch_size
-        for model in (NETWORK, "resnet32")
-    }
+    sizes = {}
+    for model in (NETWORK, "resnet32"):
+        of_files = make_classifier(FitSettings.merge({}, {**settings, "model": model}), None)
+        in_python = UUClassifier((0.85, 0.15), model=model)
+        of_both = {resolve_defaults(own.get_params(), (90, 80))["batch_size"] for own in (of_files, in_python)}
+        (sizes[model],) = of_both
     assert sizes == {NETWORK: 256, "resnet32": 3000}
 
 
@@ -128,7 +132,7 @@ def test_missing_torchvision_is_named(photos, tmp_path, monkeypatch):
 def test_weights_option_is_a_model_parameter(photos, tmp_path, monkeypatch):
     built = []
 
-    def download(models, network, name, weights, shape):
+    def download(network, name, weights, shape):
         built.append((name, weights.name, shape))
 
     monkeypatch.setattr("uulearn.models.torchvision_networks._copy_weights", download)

@@ -692,6 +692,31 @@ def test_transforms_of_torchvision_are_refused_if_they_do_not_fit():
         build_augmentation(v2.MixUp(num_classes=2), x)
 
 
+@pytest.mark.parametrize("name", ["RandomChoice", "RandomOrder"])
+def test_transforms_that_draw_from_python_are_rejected(name):
+    """With these transforms, the seed would not determine the model."""
+    v2, old = transforms(), pytest.importorskip("torchvision.transforms")
+    flips = [old.RandomHorizontalFlip(0.3), old.RandomVerticalFlip(0.3)]
+    drawing = getattr(old, name)(flips)
+    for transform in (
+        drawing,
+        type("Mine", (getattr(old, name),), {})(flips),
+        old.Compose([flips[0], drawing]),
+        old.Compose([old.Compose([drawing])]),
+        old.RandomApply([drawing]),
+        v2.Compose([v2.RandomHorizontalFlip(), drawing]),
+        v2.RandomApply([v2.RandomChoice([v2.Identity(), drawing])]),
+        nn.Sequential(v2.Compose([drawing])),
+    ):
+        with pytest.raises(ValueError, match=rf"^({name}|Mine) of torchvision.transforms draws .*; use the .*\.v2\.$"):
+            build_augmentation(transform, torch.rand(2, 3, 4, 4))
+    x = torch.rand(8, 3, 4, 4)
+    allowed = v2.Compose([getattr(v2, name)([v2.RandomHorizontalFlip(), v2.RandomVerticalFlip()])])
+    augment = build_augmentation(old.Compose([allowed, *flips]), x)
+    first, second = (torch.manual_seed(0) and augment(x) for _ in range(2))
+    assert torch.equal(first, second)
+
+
 def test_resumed_run_with_transforms_equals_uninterrupted_run(tmp_path):
     """Checkpoints contain torch's random state, from which the transforms draw."""
     v2 = transforms()

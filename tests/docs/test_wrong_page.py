@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uulearn import UUClassifier, exceptions, uu_risk
+from uulearn.estimator import resolve_defaults
 from uulearn.exceptions import ClosePriorsWarning, SuspiciousScoreWarning, UUWarning
 from uulearn.metrics import uu_accuracy, uu_auc
 
@@ -278,4 +279,4 @@ def test_9_how_runs_end(name, messages, lowest, highest, wrong):
 def test_9_a_linear_model_needs_more_than_200_small_steps(wrong):
     fast, slow = (wrong.measure_ending(f"linear model, `lr={lr}`")["true"] for lr in ("0.03", "0.001"))
     assert fast - slow > 0.02
-    assert UUClassifier((0.8, 0.2)).batch_size == 3000
+    assert resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))["batch_size"] == 3000

@@ -63,8 +63,8 @@ def resolved(parameters, sizes=(300, 200), **data):
 def test_parameters_with_rules_default_to_auto():
     given = {name: one.default for name, one in inspect.signature(UUClassifier).parameters.items()}
     assert [name for name, value in given.items() if value == "auto"] == [
-        "loss", "model_params", "epochs", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping",
-        "patience", "calibrated", "encoder", "device",
+        "loss", "model_params", "epochs", "batch_size", "lr", "l2", "n_estimators", "validation_fraction",
+        "early_stopping", "patience", "calibrated", "encoder", "device",
     ]  # fmt: skip
     assert (given["method"], given["model"]) == ("abs", None)
     assert {name for name, value in given.items() if value == "auto"} - {"device", "encoder"} == set(AUTO_PARAMETERS)
@@ -77,6 +77,17 @@ def test_parameters_with_rules_default_to_auto():
 def test_loss_and_learning_rate_depend_on_model(model):
     found = resolved({"model": model}, (9000, 9000))  # on small tables, the learning rate of an MLP is higher
     assert (found["loss"], found["lr"]) == (("logistic", 0.01) if model == "linear" else ("sigmoid", 0.001))
+
+
+def test_batch_size_depends_on_the_model():
+    """A batch of 3,000 photographs does not fit in memory."""
+    for model, size in [("mlp", 3000), ("resnet32", 3000), (None, 3000), (Own, 3000), ("torchvision:resnet18", 256)]:
+        assert resolved({"model": model}, (9000, 9000))["batch_size"] == size
+    assert "batch_size" not in resolved({"model": "torchvision:resnet18", "batch_size": 64})
+    found = resolved({"model": "torchvision:resnet18"}, (9000, 9000))
+    assert found["patience"] == 20  # 71 steps per epoch
+    with_steps = resolved({"model": "torchvision:resnet18", "early_stopping": True}, (300, 212))
+    assert with_steps["patience"] == 200  # two steps per epoch
 
 
 def test_default_model_depends_on_the_input():
@@ -192,6 +203,7 @@ models = st.sampled_from([None, "auto", "boosting", "linear", "mlp", "resnet32",
 values = {
     "model_params": st.none() | st.just({"hidden": (8,)}),
     "epochs": st.integers(1, 500),
+    "batch_size": st.integers(2, 10_000),
     "loss": st.sampled_from(["sigmoid", "logistic", "squared", torch.exp]),
     "lr": st.floats(1e-6, 10),
     "l2": st.floats(0, 1),
@@ -206,7 +218,6 @@ anything = st.fixed_dictionaries(
         "set_priors": st.sampled_from([(0.8, 0.2), (0.1, 0.9), None]),
         "model": models,
         "self_training_rounds": st.sampled_from([0, 0, 1, 3]),
-        "batch_size": st.integers(2, 10_000),
         **{name: st.just("auto") | value for name, value in values.items()},
     }
 )
@@ -286,7 +297,7 @@ TOGETHER = [
 )
 @settings(max_examples=30)
 def test_fit_accepts_every_consistent_subset_of_parameters(together, left, model, without_priors, sizes):
-    chosen = {"loss": "logistic", "model_params": None, "epochs": 1, "lr": 0.1, "l2": 0.0} | together
+    chosen = {"loss": "logistic", "model_params": None, "epochs": 1, "batch_size": 20, "lr": 0.1, "l2": 0.0} | together
     if chosen["n_estimators"] > 1:  # a validation fraction applies to one model
         left = left | {"validation_fraction"}
     if without_priors:
@@ -384,7 +395,7 @@ def test_few_unique_rows_train_a_single_model(changes, rows):
     X0, X1 = ((rng.random((rows, 2)) < share).astype(np.float32) for share in (0.8, 0.2))
     classifier = bare(epochs=60, lr=0.1, **changes).fit_sets(X0, X1)
     assert classifier.resolved_params_ == {
-        "loss": "sigmoid" if changes else "logistic", "model_params": None, "l2": 0.0,
+        "loss": "sigmoid" if changes else "logistic", "model_params": None, "batch_size": 3000, "l2": 0.0,
     } | ALL_ROWS  # fmt: skip
     assert classifier.predict([[1, 1], [0, 0]]).tolist() == [1, 0]
     with pytest.raises(ValueError, match="cannot be split into 5 folds because too many of its rows are copies"):
@@ -410,7 +421,9 @@ def test_fit_does_not_change_parameters():
     )  # from the earlier fit
     classifier.fit_sets(*two_sets())
     rest = {name: value for name, value in ALL_ROWS.items() if name != "n_estimators"}
-    assert classifier.resolved_params_ == {"loss": "logistic", "model_params": None, "l2": 0.0} | rest
+    assert (
+        classifier.resolved_params_ == {"loss": "logistic", "model_params": None, "batch_size": 3000, "l2": 0.0} | rest
+    )
     assert classifier.fitted_params()["lr"] == 0.5
 
 

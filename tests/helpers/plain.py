@@ -7,6 +7,7 @@ from uulearn.training import TrainingOptions
 
 PLAIN = defaults.SINGLE_RUN | {
     "method": "leaky_relu", "model": "mlp", "model_params": None, "epochs": defaults.EPOCHS,
+    "batch_size": defaults.BATCH_SIZE,
 }  # fmt: skip
 """One network, trained on all rows for all epochs, without calibration."""
 TRAINING_NAMES = {field.name for field in dataclasses.fields(TrainingOptions)}

@@ -1,5 +1,8 @@
 """Networks of torchvision: one score per image, supported sizes, downloaded weights, saved models."""
 
+import hashlib
+import math
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -8,13 +11,15 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as save_tensors
 
 from helpers.manifests import put, rewrite
 from helpers.plain import plain_classifier
 from uulearn import UUClassifier
+from uulearn.estimator import learners
 from uulearn.exceptions import ModelFormatError
 from uulearn.models import build_model
-from uulearn.models.torchvision_networks import MEAN, STD, _copy_weights, import_models
+from uulearn.models.torchvision_networks import MEAN, STD, import_models
 
 models = pytest.importorskip("torchvision", reason="needs the extra vision").models
 
@@ -34,15 +39,26 @@ def no_downloads(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.hub.download_url_to_file", fail)
 
 
-def put_weights_into_cache(name):
-    """Store random weights as if torch had downloaded them, and return them."""
+@pytest.fixture
+def cache(monkeypatch):
+    """Return a function that stores an object as if torch had downloaded it as the weights of a network."""
+
+    def put_into_cache(name, content):
+        folder = Path(torch.hub.get_dir(), "checkpoints")
+        folder.mkdir(parents=True)
+        torch.save(content, folder / "new")
+        digest = hashlib.sha256((folder / "new").read_bytes()).hexdigest()
+        file = (folder / "new").rename(folder / f"{name}-{digest[:8]}.pth")
+        weights = models.get_model_weights(name)["DEFAULT"].value
+        monkeypatch.setattr(weights, "url", f"https://download.pytorch.org/models/{file.name}")
+        return file
+
+    return put_into_cache
+
+
+def random_weights(name):
     torch.manual_seed(1)
-    state = models.get_model(name, weights=None, **({"init_weights": True} if name == "googlenet" else {})).state_dict()
-    file = models.get_model_weights(name)["DEFAULT"].url.rpartition("/")[2]
-    folder = Path(torch.hub.get_dir(), "checkpoints")
-    folder.mkdir(parents=True)
-    torch.save(state, folder / file)
-    return state
+    return models.get_model(name, weights=None, **({"init_weights": True} if name == "googlenet" else {})).state_dict()
 
 
 @pytest.fixture(scope="module")
@@ -80,11 +96,23 @@ def test_networks_return_one_score_per_image_in_training(name, side):
         assert network(torch.zeros(4, 3, side, side)).shape == (4, 1)
 
 
-def test_regnet_is_built_on_the_cpu():
-    """Its constructor needs the values of tensors, which the device "meta" does not have."""
+@pytest.mark.parametrize("name", ["regnet_x_400mf", "regnet_y_400mf"])
+def test_regnet_has_the_same_layers_without_memory(name):
+    """Its constructor computes the widths of the layers with tensors, which have no values on the device "meta"."""
     with torch.device("meta"):
-        network = build_model("torchvision:regnet_x_400mf", (3, 32, 32), download=False)
-    assert {value.device.type for value in network.network.parameters()} == {"cpu"}
+        network = build_model(f"torchvision:{name}", (3, 32, 32), download=False).state_dict()
+    assert {value.device.type for value in network.values()} == {"meta"}
+    built = build_model(f"torchvision:{name}", (3, 32, 32)).state_dict()
+    assert {key: value.shape for key, value in network.items()} == {key: value.shape for key, value in built.items()}
+    assert {value.device.type for value in built.values()} == {"cpu"}
+
+
+@pytest.mark.parametrize("name", ["regnet_y_128gf", "vit_h_14", "convnext_large", "wide_resnet101_2", "maxvit_t"])
+def test_networks_are_described_without_memory(name):
+    """The size of a network is known before memory is allocated, also for the buffers."""
+    with torch.device("meta"):
+        network = build_model(f"torchvision:{name}", (3, 224, 224), download=False)
+    assert {value.device.type for value in (*network.parameters(), *network.buffers())} == {"meta"}
 
 
 def test_gray_images_are_repeated_and_colors_are_normalized():
@@ -164,22 +192,76 @@ def test_torchvision_of_another_build_says_how_to_replace_it(monkeypatch, tmp_pa
 # ------------------------------------------------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize("name", ["squeezenet1_1", "googlenet"])
-def test_weights_are_copied_except_for_the_output_layer(name):
-    stored = put_weights_into_cache(name)
+@pytest.mark.parametrize("name", ["squeezenet1_1", "googlenet", "mnasnet0_5"])
+def test_weights_are_copied_except_for_the_output_layer(name, cache, monkeypatch):
+    stored = random_weights(name)
+    cache(name, stored)
+    built = []
+    monkeypatch.setattr(models, "get_model", lambda *a, get=models.get_model, **k: built.append(a) or get(*a, **k))
     network = build_model(f"torchvision:{name}", (3, 64, 64), {"weights": "DEFAULT"}, seed=0)
     own = network.network.state_dict()
     output = {key for key in own if not torch.equal(own[key], stored[key])}
-    assert {key.rpartition(".")[0] for key in output} == {"classifier.1" if name == "squeezenet1_1" else "fc"}
+    expected = {"squeezenet1_1": "classifier.1", "mnasnet0_5": "classifier.1", "googlenet": "fc"}[name]
+    assert {key.rpartition(".")[0] for key in output} == {expected}
+    assert built == [(name,)]  # no other network is built for the weights
     assert all(len(own[key]) == 1 for key in output)
     mean = (0.5, 0.5, 0.5) if name == "googlenet" else MEAN  # torchvision normalizes twice for GoogLeNet
     torch.testing.assert_close(network.mean.flatten(), torch.tensor(mean))
     assert network.train()(torch.rand(2, 3, 64, 64)).shape == (2, 1)
 
 
-def test_weights_normalize_like_torchvision():
+@pytest.mark.parametrize(
+    ("name", "own", "side", "old", "counts"),
+    [
+        ("densenet121", r"(denselayer\d+\.(?:norm|relu|conv))([12])\.", 32, r"\1.\2.", True),
+        ("vit_b_16", r"mlp\.([03])\.", 224, lambda found: f"mlp.linear_{int(found[1]) // 3 + 1}.", False),
+        ("resnet18", "^", 32, "", True),
+    ],
+)
+def test_weights_of_old_versions_are_copied(name, own, side, old, counts, cache):
+    """The files that torchvision offers for these networks have other names, or no counters of batches."""
+    stored = random_weights(name)
+    names = {key: re.sub(own, old, key) for key in stored if not key.endswith("num_batches_tracked")}
+    assert (len(names) < len(stored)) == counts
+    cache(name, {names[key]: stored[key] for key in names})
+    network = build_model(f"torchvision:{name}", (3, side, side), {"weights": "DEFAULT"}, seed=0).network.state_dict()
+    other = {key for key in names if not torch.equal(network[key], stored[key])}
+    assert {key.rpartition(".")[0] for key in other} == {
+        {"densenet121": "classifier", "resnet18": "fc"}.get(name, "heads.head")
+    }
+
+
+class Evil:
+    """An object whose pickle runs code."""
+
+    def __reduce__(self):
+        return pytest.fail, ("code of the file was run",)
+
+
+def test_no_code_of_a_file_of_weights_is_run(cache):
+    cache("squeezenet1_1", {"features.0.weight": Evil()})
+    with pytest.raises(ValueError, match=r"\.pth is not a file of weights \(Weights only load failed.*; delete it to"):
+        build_model(SMALL, (3, 64, 64), {"weights": "DEFAULT"})
+
+
+def test_changed_copy_of_a_file_of_weights_is_refused(cache):
+    file = cache("squeezenet1_1", random_weights("squeezenet1_1"))
+    torch.save({"features.0.weight": torch.zeros(3)}, file)
+    with pytest.raises(
+        ValueError, match=rf"SHA-256 hash should start with {file.stem[-8:]} but is .*; delete the file"
+    ):
+        build_model(SMALL, (3, 64, 64), {"weights": "DEFAULT"})
+
+
+def test_every_file_of_weights_has_a_hash_in_its_name():
+    for name in models.list_models(module=models):
+        for weights in models.get_model_weights(name):
+            assert re.search(r"/[\w.-]+-[0-9a-f]{8,}\.pth$", weights.url)
+
+
+def test_weights_normalize_like_torchvision(cache):
     """The whole path for GoogLeNet, whose torchvision version normalizes in the transform and in the network."""
-    put_weights_into_cache("googlenet")
+    cache("googlenet", random_weights("googlenet"))
     weights = models.GoogLeNet_Weights.DEFAULT
     image = torch.rand(1, 3, 224, 224)
     reference = models.get_model("googlenet", weights=weights).eval()
@@ -191,22 +273,10 @@ def test_weights_normalize_like_torchvision():
     torch.testing.assert_close(network(image), reference((image - mean) / std), rtol=1e-3, atol=1e-3)
 
 
-def test_weights_that_do_not_fit_name_the_size():
-    class Weights:
-        name = "OWN"
-
-        @staticmethod
-        def transforms():
-            return models.ViT_B_32_Weights.DEFAULT.transforms()
-
-    class Source:
-        @staticmethod
-        def get_model(name, weights):
-            return torch.nn.Linear(2, 3)
-
+def test_weights_that_do_not_fit_name_the_size(cache):
+    cache("vit_b_32", random_weights("vit_b_32"))
     with pytest.raises(ValueError, match=r"do not fit to this network for images of 64 × 64 pixels; .* 224 × 224"):
-        _copy_weights(Source, torch.nn.Sequential(*map(torch.nn.Linear, (4, 5), (5, 6))), "vit_b_32", Weights,
-                      (3, 64, 64))  # fmt: skip
+        build_model("torchvision:vit_b_32", (3, 64, 64), {"weights": "DEFAULT"})
 
 
 def test_failed_download_is_one_sentence():
@@ -241,6 +311,19 @@ def test_network_is_trained_saved_and_loaded(changes, images, tmp_path):
     np.testing.assert_array_equal(UUClassifier.load(tmp_path / "m").decision_function(X), scores)
 
 
+def test_mnasnet_is_saved_loaded_and_resumed(images, tmp_path):
+    """It rejects weights without a version, and model directories and checkpoints contain only tensors."""
+    X, sets = images
+    whole, half = (classifier_of("torchvision:mnasnet0_5").set_params(epochs=epochs) for epochs in (2, 1))
+    half.set_params(training__checkpoint_dir=tmp_path / "c", training__checkpoint_every=1).fit(X, sets)
+    resumed = half.set_params(epochs=2).fit(X, sets)
+    assert resumed.history_.resumed_at == [1]
+    scores = whole.fit(X, sets).decision_function(X)
+    np.testing.assert_array_equal(resumed.decision_function(X), scores)
+    resumed.save(tmp_path / "m")
+    np.testing.assert_array_equal(UUClassifier.load(tmp_path / "m").decision_function(X), scores)
+
+
 def test_networks_are_not_trained_in_a_batch_of_models(images):
     """On a GPU, the models of an ensemble are then trained one after the other, as on a CPU."""
     X, sets = images
@@ -248,9 +331,9 @@ def test_networks_are_not_trained_in_a_batch_of_models(images):
     assert not plan.learner.can_be_batched(plan.data)
 
 
-def test_loading_never_downloads_weights(images, tmp_path, monkeypatch):
+def test_loading_never_downloads_weights(images, tmp_path, monkeypatch, cache):
     X, sets = images
-    put_weights_into_cache("squeezenet1_1")
+    cache("squeezenet1_1", random_weights("squeezenet1_1"))
     classifier = classifier_of(model_params={"weights": "DEFAULT"}).fit(X, sets)
     classifier.save(tmp_path / "m")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "empty"))
@@ -275,6 +358,9 @@ def saved(images, tmp_path_factory):
         (put("parameters", "model", "torchvision:fasterrcnn_resnet50_fpn"), "has no classification network"),
         (put("parameters", "model", "torchvision:resnet18"), "the stored weights do not match the model"),
         (put("parameters", "model_params", {"dict": {"width_mult": 1e9}}), "cannot be loaded|do not match"),
+        (put("parameters", "model_params", {"dict": {"width_mult": math.inf}}), "cannot be loaded"),
+        (put("parameters", "model_params", {"dict": {"width_mult": math.nan}}), "cannot be loaded"),
+        (put("parameters", "model_params", {"dict": {"round_nearest": 0}}), "cannot be loaded"),
         (
             put("parameters", "model_params",
                 {"dict": {"inverted_residual_setting": {"list": [{"list": [1, 16, 10**9, 1]}]}}}),
@@ -290,3 +376,40 @@ def test_hostile_manifests_are_refused(change, text, saved, tmp_path):
     rewrite(folder, change)
     with pytest.raises(ModelFormatError, match=text):
         UUClassifier.load(folder)
+
+
+def saved_with_tensors(folder, model, n_models, names):
+    """Change a model directory: another network, a number of models, and weights of these names with one number."""
+    tensors = {name: torch.zeros(1) for name in names} | {"scales": torch.ones(n_models)}
+    content = save_tensors(tensors)
+    name = f"weights-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    (folder / name).write_bytes(content)
+
+    def change(manifest):
+        entry = {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        manifest["files"]["weights"] = entry
+        manifest["parameters"] |= {"model": model, "model_params": None}
+        manifest["learner"]["config"] = {"n_models": n_models, "precision": "float32"}
+
+    rewrite(folder, change)
+
+
+@pytest.mark.parametrize("n_models", [2, 40])
+@pytest.mark.parametrize("complete", [False, True])
+def test_ensemble_without_its_weights_is_refused_before_it_is_built(n_models, complete, saved, tmp_path, monkeypatch):
+    """A small file that describes many large networks must not use memory, even if it names all weights."""
+    folder, model = tmp_path / "m", "torchvision:regnet_y_400mf"
+    shutil.copytree(saved, folder)
+    with torch.device("meta"):
+        own = build_model(model, (1, 32, 32), download=False).state_dict()
+    names = (
+        [f"models.{number}.{name}" for number in range(n_models) for name in own] if complete else map(str, range(99))
+    )
+    saved_with_tensors(folder, model, n_models, names)
+    built = []
+    monkeypatch.setattr(learners, "Ensemble", lambda *_: pytest.fail("the copies were built"))
+    monkeypatch.setattr(learners, "build_model", lambda *a, **k: built.append(build_model(*a, **k)) or built[-1])
+    with pytest.raises(ModelFormatError, match="the stored weights do not match the model"):
+        UUClassifier.load(folder)
+    assert len(built) == 1
+    assert {value.device.type for value in built[0].state_dict().values()} == {"meta"}

@@ -426,7 +426,7 @@ def test_auto_is_resolved_for_every_setting(data):
         ({"lr": []}, r"param_grid\['lr'\] must be a list"),
         ({"slope": [0.0, -0.1], "method": ["abs"]}, "slope is used only by method 'leaky_relu'"),
         ({"lr": [0.1, -1.0]}, "lr must be 'auto' or a number above 0, got -1.0"),
-        ({"batch_size": [0]}, r"batch_size must be an integer of at least 2 \(rows of both sets\), got 0"),
+        ({"batch_size": [0]}, r"batch_size must be 'auto' or an integer of at least 2 \(rows of both sets\), got 0"),
     ],
 )
 def test_rejects_bad_grid_before_training(data, grid, message, monkeypatch):

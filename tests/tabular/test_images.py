@@ -65,6 +65,22 @@ def test_finds_the_same_images_in_the_same_order_as_torchvision(draw, tmp_path):
     np.testing.assert_array_equal(loaded, [own[path].transpose(2, 0, 1) for path in found])
 
 
+def test_broken_links_are_named_with_their_target(draw, tmp_path):
+    """Like torchvision, which fails when it reads the image; a missing image would otherwise go unnoticed."""
+    own = tmp_path / "set"
+    save(draw.integers(0, 256, (4, 4), dtype=np.uint8), own / "a.png")
+    (own / "b.png").symlink_to(own / "c.png")
+    (own / "c.png").symlink_to(tmp_path / "removed.png")
+    assert paths_in(own)[0] == ["a.png", "b.png", "c.png"]
+    expected = rf"^{own}/b\.png is a link to {tmp_path}/removed\.png, which does not exist; replace or remove it\.$"
+    with pytest.raises(TableError, match=expected):
+        survey_images([own], None, None)
+    with pytest.raises(TableError, match=expected):
+        load_images(["a.png", "b.png"], own, ImageSchema("path", 4, 4, "L"))
+    with pytest.raises(TableError, match=r"/d\.png does not exist; image paths are relative to"):
+        load_images(["d.png"], own, ImageSchema("path", 4, 4, "L"))
+
+
 @pytest.mark.parametrize(("height", "width"), [(30, 50), (50, 30), (20, 20), (12, 9)])
 def test_mixed_sizes_are_resized_and_cropped_like_torchvision(height, width, draw, tmp_path):
     transforms = pytest.importorskip("torchvision", reason="needs the extra vision").transforms

@@ -145,8 +145,7 @@ def takes_images(settings: FitSettings) -> bool:
 
 def _own_defaults(settings: FitSettings) -> dict[str, Any]:
     """Return the parameters of the classifier, with the defaults of the command line for those that are not given."""
-    own = (IMAGE_DEFAULTS if takes_images(settings) else TABLE_DEFAULTS) | dict(settings.classifier)
-    return {"batch_size": defaults.TORCHVISION_BATCH_SIZE} | own if is_torchvision_name(own["model"]) else own
+    return (IMAGE_DEFAULTS if takes_images(settings) else TABLE_DEFAULTS) | dict(settings.classifier)
 
 
 def _prepare(settings: FitSettings) -> Prepared:

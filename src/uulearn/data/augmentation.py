@@ -9,7 +9,7 @@ Random numbers come from torch's generators. Checkpoints store the state of the 
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 
 import torch
@@ -162,6 +162,8 @@ STRENGTHS: dict[str, tuple[Callable[[float], bool], str]] = {
 """Augmentations whose name can be followed by a strength: whether a strength is allowed, and an example."""
 STRONG = "strong"
 """Name of the parameter for the strong view of consistency training."""
+DRAWS_FROM_PYTHON = ("RandomChoice", "RandomOrder")
+"""Transforms of ``torchvision.transforms`` that use Python's module ``random``; those of version 2 use torch."""
 ROW_AUGMENTATIONS = ("swap", "noise")
 """Names of augmentations of rows of numbers, which are used only in strong views."""
 
@@ -206,13 +208,20 @@ def _parse(part: str) -> Augmentation:
 def get_augmentation(augment: AugmentationLike) -> Augmentation:
     """Return the augmentation function for a name, or for several names joined by ``+`` (applied left to right).
 
-    A transform of torchvision is applied to each image of the batch; other functions are returned unchanged.
+    A transform of torchvision is applied to each image of the batch; other functions are returned unchanged. Transforms
+    that draw random numbers from Python's generator are rejected.
 
     >>> get_augmentation("shift:2+flip")(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 1, 8, 8])
     """
     if _is_torchvision_transform(augment):
         assert callable(augment)
+        if drawing := next(filter(_draws_from_python, _transforms_in(augment)), None):
+            raise ValueError(
+                f"{type(drawing).__name__} of torchvision.transforms draws random numbers from Python's generator, so "
+                "the seed does not determine the result; use the transform of the same name in "
+                "torchvision.transforms.v2."
+            )
         return functools.partial(_one_by_one, augment)
     if callable(augment):
         return augment
@@ -227,6 +236,22 @@ def _is_torchvision_transform(augment: object) -> bool:
     parts = augment.modules() if isinstance(augment, nn.Module) else [augment]
     names = (base.__module__ for part in parts for base in type(part).__mro__)
     return any(name.startswith("torchvision.transforms") for name in names)
+
+
+def _transforms_in(augment: object) -> Iterator[object]:
+    """Yield a transform and all transforms that it contains, such as those of a ``Compose``."""
+    yield augment
+    inside = [*augment.children()] if isinstance(augment, nn.Module) else []
+    listed = getattr(augment, "transforms", None)
+    for part in [*inside, *(listed if isinstance(listed, list | tuple) else [])]:
+        yield from _transforms_in(part)
+
+
+def _draws_from_python(transform: object) -> bool:
+    bases = type(transform).__mro__
+    return any(
+        base.__module__ == "torchvision.transforms.transforms" and base.__name__ in DRAWS_FROM_PYTHON for base in bases
+    )
 
 
 def _one_by_one(transform: Augmentation, x: Tensor) -> Tensor:

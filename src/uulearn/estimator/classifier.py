@@ -75,9 +75,10 @@ class UUClassifier(TrainedClassifier):
         ``"mlp"`` on small tables if ``model_params`` and ``lr`` are also "auto": up to 3,000 rows over both sets, it is
         60, with two layers of 128 units and learning rate 0.01; up to 12,000 rows, it is 100, with two layers of 300
         units and learning rate 0.003.
-    batch_size : int
+    batch_size : int or "auto"
         Number of rows per batch, counting both sets. Use large batches: the corrections apply to the risk terms of a
-        batch, and in a small batch these terms can be negative because of noise alone.
+        batch, and in a small batch these terms can be negative because of noise alone. "auto" is 256 for networks of
+        torchvision, because photographs need much memory, and 3,000 for other models.
     lr : float or "auto"
         Learning rate; "auto" is 0.01 for ``"linear"``, 0.1 for ``"boosting"`` and 0.001 for other models; see
         ``epochs`` for small tables.
@@ -199,7 +200,7 @@ class UUClassifier(TrainedClassifier):
         model: ModelLike | Learner | None = None,
         model_params: Mapping[str, Any] | str | None = defaults.AUTO,
         epochs: int | str = defaults.AUTO,
-        batch_size: int = defaults.BATCH_SIZE,
+        batch_size: int | str = defaults.AUTO,
         lr: float | str = defaults.AUTO,
         l2: float | str = defaults.AUTO,
         n_estimators: int | str = defaults.AUTO,

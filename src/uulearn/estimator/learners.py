@@ -595,19 +595,11 @@ class NetworkLearner(Learner):
         with torch.device("meta" if named else "cpu"):
             build = functools.partial(build_model, self.model, row_shape, self.model_params, download=False)
             module = build()
+            _check_shapes(module, n_models, weights)
             if n_models is not None:
-                copies = (build() for _ in range(1, n_models))
+                # Copying is faster than building, but not all modules of users can be copied.
+                copies = (copy.deepcopy(module) if named else build() for _ in range(1, n_models))
                 module = Ensemble([module, *copies], [1.0] * n_models)
-        expected, found = (
-            {name: (tuple(value.shape), value.dtype) for name, value in tensors.items()}
-            for tensors in (module.state_dict(), weights)
-        )
-        if expected != found:
-            odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
-            raise ModelFormatError(
-                f"the stored weights do not match the model: {odd} should be {expected.get(odd)} but is "
-                f"{found.get(odd)}; pass the model that was trained."
-            )
         if not all(bool(value.isfinite().all()) for value in weights.values()):
             raise ModelFormatError("the stored weights contain non-finite values; train and save the model again.")
         module.load_state_dict(weights, assign=named)
@@ -620,3 +612,28 @@ class NetworkLearner(Learner):
     def _trained(self, module: nn.Module, dtype: torch.dtype) -> NetworkModel:
         forced = self.options.precision == "bfloat16"
         return NetworkModel(module, str(dtype).removeprefix("torch."), self.options.input_scale, forced)
+
+
+def _check_shapes(module: nn.Module, n_models: int | None, weights: Mapping[str, Tensor]) -> None:
+    """Raise an error if these are not the weights of the module, or of an ensemble of this many copies.
+
+    The module is not copied, so a stored model without the weights of its copies cannot use much memory.
+    """
+    own, found = (
+        {name: (tuple(v.shape), v.dtype) for name, v in each.items()} for each in (module.state_dict(), weights)
+    )
+    expected = own
+    if n_models is not None:
+        if n_models * len(own) + 1 != len(found):
+            raise ModelFormatError(
+                f"the stored weights do not match the model: expected {n_models:,} models with {len(own):,} weights "
+                f"each, found {len(found) - 1:,} weights; pass the model that was trained."
+            )
+        expected = {f"models.{number}.{name}": value for number in range(n_models) for name, value in own.items()}
+        expected["scales"] = (n_models,), torch.float32
+    if expected != found:
+        odd = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
+        raise ModelFormatError(
+            f"the stored weights do not match the model: {odd} should be {expected.get(odd)} but is {found.get(odd)}; "
+            "pass the model that was trained."
+        )

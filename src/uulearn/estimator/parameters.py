@@ -86,7 +86,9 @@ RULES: dict[str, Rule] = {
     ),
     "model_params": Rule(_or_auto(_is_mapping), "'auto', None or a dict of arguments for the model", "wide"),
     "epochs": Rule(_or_auto(lambda v: _is_integer(v) and v >= 1), "'auto' or an integer of at least 1", 0),
-    "batch_size": Rule(lambda v: _is_integer(v) and v >= 2, "an integer of at least 2 (rows of both sets)", 1),
+    "batch_size": Rule(
+        _or_auto(lambda v: _is_integer(v) and v >= 2), "'auto' or an integer of at least 2 (rows of both sets)", 1
+    ),
     "lr": Rule(_or_auto(lambda v: _is_finite(v) and v > 0), "'auto' or a number above 0", 0.0),
     "l2": Rule(_or_auto(lambda v: _is_finite(v) and v >= 0), "'auto' or a number of at least 0", -1.0),
     "n_estimators": Rule(_or_auto(lambda v: _is_integer(v) and v >= 1), "'auto' or an integer of at least 1", 0),

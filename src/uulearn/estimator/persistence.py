@@ -141,7 +141,7 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
         return cls(**parameters).set_fitted(result)
     except ModelFormatError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, SafetensorError) as error:
         reason = str(error).rstrip(".")
         raise ModelFormatError(f"the model in {folder} cannot be loaded ({reason}); save it again.") from error
 

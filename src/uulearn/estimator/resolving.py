@@ -17,15 +17,15 @@ import numpy as np
 from uulearn import defaults
 from uulearn.data.batches import count_batches
 from uulearn.estimator.parameters import PURE_PRIORS, is_auto, read_consistency
-from uulearn.models import ModelLike
+from uulearn.models import ModelLike, is_torchvision_name
 from uulearn.risk.corrections import SURROGATE, MethodLike
 from uulearn.risk.losses import LossFunction
 from uulearn.training.options import ConsistencyOptions, TrainingOptions
 
 # Parameters that may be "auto", in the order of resolution: each may depend on earlier ones.
 AUTO_PARAMETERS = (
-    "loss", "model_params", "epochs", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping", "patience",
-    "calibrated",
+    "loss", "model_params", "epochs", "batch_size", "lr", "l2", "n_estimators", "validation_fraction", "early_stopping",
+    "patience", "calibrated",
 )  # fmt: skip
 # Parameters that stay "auto" with model="auto", because each compared model has its own value.
 OF_EACH_MODEL = ("loss", "model_params", "epochs", "lr", "l2", "patience")
@@ -120,8 +120,8 @@ def resolve_defaults(
     >>> from uulearn import UUClassifier
     >>> resolve_defaults(UUClassifier((0.8, 0.2)).get_params(), (300, 300))
     {'model': 'mlp', 'loss': 'sigmoid', 'model_params': {'hidden': (128, 128), 'dropout': 0.25}, 'epochs': 60,
-     'lr': 0.01, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0, 'early_stopping': True, 'patience': 400,
-     'calibrated': True}
+     'batch_size': 3000, 'lr': 0.01, 'l2': 0.005, 'n_estimators': 5, 'validation_fraction': 0.0,
+     'early_stopping': True, 'patience': 400, 'calibrated': True}
     """
     known, resolved = dict(parameters), dict[str, Any]()
     if known["model"] is None:
@@ -150,6 +150,9 @@ def resolve_defaults(
         # The surrogate method learns log-odds, like the logistic loss.
         "loss": lambda: defaults.LINEAR_LOSS if linear or _is_named(known["method"], SURROGATE) else defaults.LOSS,
         **{name: functools.partial(network.get, name) for name in network},
+        "batch_size": lambda: (
+            defaults.TORCHVISION_BATCH_SIZE if is_torchvision_name(known["model"]) else defaults.BATCH_SIZE
+        ),
         "l2": lambda: l2 if mlp and _is_named(known["loss"], "sigmoid") else 0.0,
         "n_estimators": lambda: (
             n_estimators if known["self_training_rounds"] or (trains_fast and fills_folds and not single()) else 1

@@ -6,22 +6,25 @@ be named. Weights are downloaded only if the parameter ``weights`` names them.
 
 import contextlib
 import difflib
+import functools
+import hashlib
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 PREFIX = "torchvision:"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of the colors of ImageNet, on which torchvision's weights were trained."""
 WITH_AUXILIARY_OUTPUTS = ("googlenet", "inception_v3")
 """Networks that return several outputs during training, which are turned off here; their weights expect [-1, 1]."""
-WITHOUT_PARAMETERS = ("regnet_",)
-"""Networks that cannot be created without allocating memory; their size must not depend on stored parameters."""
 SMALLEST_SIDE = 17
 """Smallest side of images. The networks halve an image up to five times. If a layer with stride 2 gets an image of a
 single pixel, its bfloat16 gradient on the CPU contains uninitialized memory (torch 2.13)."""
@@ -72,7 +75,7 @@ def check_torchvision(model: str, params: Any, shape: tuple[int, int, int] | Non
         if key == "weights":
             if value is not None:
                 _find_weights(models, name, value)
-        elif name.startswith(WITHOUT_PARAMETERS) or isinstance(value, list | tuple | Mapping):
+        elif isinstance(value, list | tuple | Mapping):
             raise ValueError(f"model_params[{key!r}]={value!r} is not supported for {model!r}; remove it.")
     if shape is not None:
         _check_shape(models, name, shape)
@@ -87,16 +90,40 @@ def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | No
         params.setdefault("image_size", shape[1])
     if name in WITH_AUXILIARY_OUTPUTS:
         params = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None} | params
-    device = "cpu" if name.startswith(WITHOUT_PARAMETERS) else torch.get_default_device()
-    with torch.device(device):
+    with _WidthsOnCPU() if name.startswith("regnet_") else contextlib.nullcontext():
         network = models.get_model(name, weights=None, num_classes=1, **params)
+    if name.startswith("mnasnet"):
+        network._load_from_state_dict = functools.partial(_load_with_version, network)
     mean, std = MEAN, STD
     if chosen is not None:
-        _copy_weights(models, network, name, chosen, shape)
+        _copy_weights(network, name, chosen, shape)
         mean, std = chosen.transforms().mean, chosen.transforms().std
         if name in WITH_AUXILIARY_OUTPUTS:
             mean = std = (0.5, 0.5, 0.5)
     return TorchvisionNetwork(network, mean, std)
+
+
+def _load_with_version(network: nn.Module, state: Any, prefix: str, metadata: Mapping[str, Any], *others: Any) -> None:
+    """Load weights without a version as weights of the current version, like all other networks.
+
+    MNASNet rejects weights without the version that torch stores next to the tensors, which safetensors files and
+    checkpoints do not contain.
+    """
+    type(network)._load_from_state_dict(network, state, prefix, {"version": network._version} | dict(metadata), *others)
+
+
+class _WidthsOnCPU(TorchFunctionMode):
+    """Create the tensors of `torch.arange` and `torch.tensor` on the CPU, also if another device is the default.
+
+    RegNet computes the widths and numbers of its layers with these functions and converts the tensors to Python
+    numbers, but tensors on the device "meta" have no values. The weights are still created on the default device.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        own = {"device": "cpu"} if func in (torch.arange, torch.tensor) else {}
+        return func(*args, **own | (kwargs or {}))
 
 
 class TorchvisionNetwork(nn.Module):
@@ -149,22 +176,56 @@ def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> 
         )
 
 
-def _copy_weights(models: ModuleType, network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
+def _copy_weights(network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
     """Download weights and copy them to all layers except the output layer, whose number of classes differs."""
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # torch prints that it downloads; commands print results
-            source = models.get_model(name, weights=weights).state_dict()
-    except (OSError, RuntimeError) as error:
-        raise ValueError(
-            f"the weights {weights.name} of {PREFIX}{name} cannot be downloaded from {weights.url} ({error}); check "
-            f"the connection, or put the file into {torch.hub.get_dir()}/checkpoints."
-        ) from None
+    source = _read_weights(name, weights)
     own = network.state_dict()
-    fitting = {key: source[key] for key in own if key in source and source[key].shape == own[key].shape}
-    if len(own) - len(fitting) > OUTPUT_PARAMETERS:
+    other = {key for key, value in source.items() if key in own and value.shape != own[key].shape}
+    for key in other:
+        del source[key]
+    # Modules convert the names of older versions themselves.
+    missing = network.load_state_dict(source, strict=False).missing_keys
+    if len(missing) > OUTPUT_PARAMETERS:
         side = weights.transforms().crop_size[0]
         raise ValueError(
             f"the weights {weights.name} of {PREFIX}{name} do not fit to this network for images of {shape[1]} × "
             f"{shape[2]} pixels; resize the images to {side} × {side} pixels, or remove other model_params."
         )
-    network.load_state_dict(fitting, strict=False)
+
+
+def _read_weights(name: str, weights: Any) -> dict[str, Tensor]:
+    """Return the tensors of a file of weights, which is downloaded if torch has no copy in its cache.
+
+    torch checks the hash of a file only when it downloads the file, so the hash of a copy is checked here. Only tensors
+    and plain containers are unpickled.
+    """
+    file = Path(torch.hub.get_dir(), "checkpoints", weights.url.rpartition("/")[2])
+    if file.exists():
+        _check_hash(file, f"{weights.name} of {PREFIX}{name}")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # torch prints that it downloads; commands print results
+            source: dict[str, Tensor] = weights.get_state_dict(progress=True, check_hash=True, weights_only=True)
+    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        if file.exists():
+            raise ValueError(f"{file} is not a file of weights ({reason}); delete it to download it again.") from None
+        raise ValueError(
+            f"the weights {weights.name} of {PREFIX}{name} cannot be downloaded from {weights.url} ({reason}); check "
+            f"the connection, or put the file into {file.parent}."
+        ) from None
+    if name.startswith("densenet"):  # torchvision renamed these layers after it had stored the weights
+        for key in list(source):
+            source[re.sub(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)", r"\1\2", key)] = source.pop(key)
+    return source
+
+
+def _check_hash(file: Path, weights: str) -> None:
+    """Raise a ValueError if the SHA-256 hash of a file does not start with the digits at the end of its name."""
+    expected = file.stem.rpartition("-")[2]
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if not found.startswith(expected):
+        raise ValueError(
+            f"{file} does not contain the weights {weights}: its SHA-256 hash should start with {expected} but is "
+            f"{found}; delete the file to download it again."
+        )

@@ -198,6 +198,9 @@ def _opened(folder: Path, path: Any) -> Any:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             return Image.open(place)
     except FileNotFoundError:
+        if place.is_symlink():
+            target = os.path.realpath(place)
+            raise TableError(f"{place} is a link to {target}, which does not exist; replace or remove it.") from None
         raise TableError(f"{place} does not exist; image paths are relative to {folder}.") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise TableError(f"{place} has too many pixels to open safely; resize it.") from None
