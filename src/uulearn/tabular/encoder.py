@@ -246,7 +246,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Convert a table to typed rows; raise `TableError` if columns are missing or cells are not readable."""
         check_is_fitted(self)
         frame = to_frame(X, name)
-        if not hasattr(X, "columns") and "x0" in frame and not {*self.schema_.names} <= {*frame.columns}:
+        if not hasattr(X, "columns") and "0" in frame and not {*self.schema_.names} <= {*frame.columns}:
             raise TableError(
                 f"{name} has no column names, but the encoder was fitted to the columns "
                 f"{join_names(self.schema_.names)}; pass a table with these columns."
