@@ -109,7 +109,11 @@ def test_rejects_a_column_with_the_name_of_a_position(tmp_path):
 def test_data_frames_have_the_columns_of_a_file(tmp_path, kind):
     path = write(tmp_path / "rows.parquet", id=list("abcd"), e=KINDS[kind], age=[1.0, 2.0, 3.0, 4.0])
     expected = read_table(path)
-    for frame in (pd.read_parquet(path), pq.read_table(path), pq.read_table(path).to_pandas(types_mapper=pd.ArrowDtype)):
+    for frame in (
+        pd.read_parquet(path),
+        pq.read_table(path),
+        pq.read_table(path).to_pandas(types_mapper=pd.ArrowDtype),
+    ):
         found = to_frame(frame, "X")
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
 

@@ -83,9 +83,9 @@ def column_importance(
 ) -> tuple[ColumnImportance, ...]:
     """Return the estimated loss of accuracy if a column is shuffled across both sets, largest loss first.
 
-    ``groups`` maps each column, or each embedding, to its features. Rows are shuffled within a fold, because rows of different folds are
-    scored by different models. The direction of a number, boolean or date is its correlation with the score; of a
-    category, the value with the highest mean score is returned.
+    ``groups`` maps each column, or each embedding, to its features. Rows are shuffled within a fold, because rows of
+    different folds are scored by different models. The direction of a number, boolean or date is its correlation with
+    the score; of a category, the value with the highest mean score is returned.
     """
     described = {column.name: column for column in columns}
     X = rows.sample

@@ -149,6 +149,4 @@ def _first(mask: Any) -> int:
 
 
 def _no_list(name: str, place: str, row: int) -> TableError:
-    return TableError(
-        f"column {name!r} of {place} has no list in row {row + 1:,}; remove the row, or encode it again."
-    )
+    return TableError(f"column {name!r} of {place} has no list in row {row + 1:,}; remove the row, or encode it again.")

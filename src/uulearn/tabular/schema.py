@@ -153,7 +153,8 @@ def check_embeddings(columns: Sequence[Sequence[str]], tables: Sequence[str]) ->
 
     >>> check_embeddings([["0", "1"], ["0", "1", "2"]], ["new.npy", "the training data"])
     Traceback (most recent call last):
-    uulearn.exceptions.TableError: new.npy has 2 columns, but the training data has 3; compute all embeddings with the same encoder.
+    uulearn.exceptions.TableError: new.npy has 2 columns, but the training data has 3; compute all embeddings with the \
+same encoder.
     """
     if len(columns) < 2:
         return
