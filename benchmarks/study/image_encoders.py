@@ -15,6 +15,7 @@ computes the features of all images in advance; `features` computes those that a
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,7 @@ def features(
         images = load_images(dataset, data_dir=data_dir, download=False)
         encoder = fit_encoder(images.train_images, kind, k)
         for path, part in zip(paths, (images.train_images, images.test_images), strict=True):
-            write_atomically(path, lambda new, part=part: _save(new, encoder(part)))
+            write_atomically(path, functools.partial(_save, rows=encoder(part)))
     train, test = (np.load(path, mmap_mode="r") for path in paths)
     return train, test
 
