@@ -131,6 +131,7 @@ def _paper() -> list[Record]:
         ("random", DATASETS, middle, [small | mlp]),
         ("pixels", ("cifar10",), PRIORS, [{"rows": 1000} | pixels]),  # `finals` has stored those of the other datasets
         ("kmeans", DATASETS, middle, [large | linear]),
+        ("kmeans", DATASETS, ends, [large | linear]),
     ]
     return [
         {"dataset": dataset, "encoder": kind, "set_priors": priors, "seed": seed, **setting}
