@@ -193,8 +193,8 @@ def _values_per_row(metadata: Any) -> int:
     if not metadata.num_row_groups:
         return int(metadata.num_columns)
     first = metadata.row_group(0)
-    values: int = sum(first.column(at).num_values for at in range(metadata.num_columns))
-    return values // max(1, first.num_rows)
+    values = sum(first.column(at).num_values for at in range(metadata.num_columns))
+    return int(values // max(1, first.num_rows))
 
 
 def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, chunk_rows: int) -> TableReader:
