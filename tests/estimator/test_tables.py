@@ -122,7 +122,7 @@ def test_own_encoder_is_cloned_and_chooses_columns(tables, new):
     assert again.feature_names_in_.tolist() == ["dose", "color", "smokes"]
     arrays = [np.random.default_rng(k).normal(k, 1, (40, 3)) for k in (1, 0)]
     encoded = quick(encoder=TableEncoder()).fit_sets(*arrays)
-    assert encoded.feature_names_in_.tolist() == ["x0", "x1", "x2"]
+    assert encoded.feature_names_in_.tolist() == ["0", "1", "2"]
     assert encoded.predict(arrays[0]).shape == (40,)
 
 

@@ -739,7 +739,7 @@ def test_parquet_and_feather_keep_types(tmp_path, case):
 
 
 NESTED = {
-    "list<": pa.array([[1]]),
+    "list<": pa.array([["a"]]),
     "struct<": pa.array([{"a": 1}]),
     "map<": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
     "binary": pa.array([b"\xff"]),

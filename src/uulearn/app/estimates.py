@@ -83,9 +83,9 @@ def column_importance(
 ) -> tuple[ColumnImportance, ...]:
     """Return the estimated loss of accuracy if a column is shuffled across both sets, largest loss first.
 
-    ``groups`` maps each column to its features. Rows are shuffled within a fold, because rows of different folds are
-    scored by different models. The direction of a number, boolean or date is its correlation with the score; of a
-    category, the value with the highest mean score is returned.
+    ``groups`` maps each column, or each embedding, to its features. Rows are shuffled within a fold, because rows of
+    different folds are scored by different models. The direction of a number, boolean or date is its correlation with
+    the score; of a category, the value with the highest mean score is returned.
     """
     described = {column.name: column for column in columns}
     X = rows.sample
@@ -95,8 +95,9 @@ def column_importance(
     found, drops = [], []
     for (column, features), score in zip(used.items(), _score_shuffled(rows, list(used.values()), seed), strict=True):
         lost = uu_accuracy_difference(unshuffled, score, rows.sample_sets, set_priors, target_prior)
-        direction, highest, values = None, None, described[column].values
-        if described[column].kind in ("number", "boolean", "date"):
+        direction, highest = None, None
+        kind, values = (described[column].kind, described[column].values) if column in described else (None, ())
+        if kind in ("number", "boolean", "date"):
             main = X[:, features[0]]  # increases with the value; other features mark missing values or times
             direction = float(np.corrcoef(main, unshuffled)[0, 1]) if main.std() * unshuffled.std() > 0 else 0.0
         elif values:

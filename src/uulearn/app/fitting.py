@@ -39,6 +39,7 @@ from uulearn.selection.sensitivity import MIN_MODELS
 from uulearn.tabular import TableEncoder
 from uulearn.tabular.images import DEFAULT_SIZE, PHOTO_SIZE, ImageSchema
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
+from uulearn.tabular.schema import group_columns
 from uulearn.training.progress import ProgressCallback, StageStarted, format_duration, no_progress
 from uulearn.training.workers import Workers
 
@@ -259,7 +260,7 @@ def collect_facts(
         text = str(choice)
         prepared.notes.append(sentence(text[0].upper() + text[1:]))
     encoder = prepared.encoder
-    groups, columns = (None, ()) if encoder is None else (encoder.feature_groups(), encoder.schema_.columns)
+    groups, columns = (None, ()) if encoder is None else (_feature_groups(encoder), encoder.schema_.columns)
     first, second = (
         SetFacts(source.name, int(n_rows), prior)
         for source, n_rows, prior in zip(prepared.sources, prepared.sizes, priors, strict=True)
@@ -307,8 +308,21 @@ def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:
     if isinstance(schema, ImageSchema):
         yield ColumnFacts(schema.column, "image", used=True)
         return
-    for column in schema.columns:
-        yield ColumnFacts(column.name, column.kind, used=True, missing=missing.get(column.name, (0.0, 0.0)))
-    unused = [(name, "id", "identifier, copied to the output") for name in schema.ids]
-    for name, kind, reason in [*unused, *((name, None, reason) for name, reason in schema.left_out.items())]:
-        yield ColumnFacts(name, kind, used=False, reason=reason, missing=missing.get(name, (0.0, 0.0)))
+    kinds = {column.name: column.kind for column in schema.columns}
+    for name, columns in group_columns(schema.names).items():
+        fractions = np.array([missing.get(column, (0.0, 0.0)) for column in columns]).max(axis=0)
+        kind = kinds[name] if name in kinds else f"{len(columns):,} columns"
+        yield ColumnFacts(name, kind, used=True, missing=(float(fractions[0]), float(fractions[1])))
+    for name in schema.ids:
+        yield ColumnFacts(name, "id", used=False, reason="identifier, copied to the output")
+    for reason in dict.fromkeys(schema.left_out.values()):
+        for name, columns in group_columns([name for name, own in schema.left_out.items() if own == reason]).items():
+            several = f"{name} ({len(columns):,} columns)" if columns != [name] else name
+            yield ColumnFacts(several, None, used=False, reason=reason, missing=missing.get(name, (0.0, 0.0)))
+
+
+def _feature_groups(encoder: TableEncoder) -> dict[str, list[int]]:
+    """Return the features of each column; the columns of an embedding are one group."""
+    features = encoder.feature_groups()
+    groups = group_columns(encoder.schema_.names)
+    return {name: [feature for column in own for feature in features[column]] for name, own in groups.items()}

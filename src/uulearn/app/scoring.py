@@ -17,7 +17,7 @@ from uulearn.estimator import UUClassifier
 from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import NotAMixtureWarning, TableError
 from uulearn.io.arrow import refuse_ambiguous
-from uulearn.io.formats import STANDARD, resolve_format
+from uulearn.io.formats import STANDARD, array_columns, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 from uulearn.io.writing import TableWriter
 from uulearn.metrics.new_rows import MIN_ROWS, RowCheck
@@ -169,7 +169,7 @@ def _table_blocks(
 
 def _select_columns(reader: TableReader, names: list[str], width: int) -> list[str]:
     """Return the columns with these names, or all columns if no names are given or the file has no column names."""
-    numbered = reader.columns == [str(position) for position in range(len(reader.columns))]
+    numbered = reader.columns == array_columns(len(reader.columns))
     if names and (not numbered or set(names) <= set(reader.columns)):
         check_has_columns(names, reader.columns, reader.name)
         return names

@@ -2,7 +2,8 @@
 
 Integers and booleans are read as nullable pandas types even if no value is missing, so all chunks have the same types.
 Decimals are converted to floats, and so are durations and times of day (in seconds). Dates are converted to timestamps,
-and columns that contain only nulls to text. Categorical columns are replaced by their values.
+and columns that contain only nulls to text. Categorical columns are replaced by their values. A column of lists of
+numbers is replaced by one column per position (`uulearn.io.embeddings`).
 """
 
 import mmap
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from uulearn.exceptions import TableError
+from uulearn.io import embeddings
 from uulearn.io.formats import clean_names, in_one_line, parquet_files, quote_some
 
 FRAME_BYTES = 1 << 27  # maximum size of one frame; rows with thousands of columns or long texts need much memory
@@ -133,7 +135,7 @@ def open_parquet(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -
         )
         stack.callback(reader.close)
         schema = reader.schema_arrow
-    batches = reader.iter_batches(batch_size=_rows_at_once(chunk_rows, len(schema)))
+    batches = reader.iter_batches(batch_size=_rows_at_once(chunk_rows, _values_per_row(reader.metadata)))
     return _arrow_reader(schema, batches, name, "Parquet", chunk_rows)
 
 
@@ -186,6 +188,15 @@ def _rows_at_once(chunk_rows: int, n_columns: int) -> int:
     return max(1, min(chunk_rows, FRAME_BYTES // (8 * max(1, n_columns))))
 
 
+def _values_per_row(metadata: Any) -> int:
+    """Return the number of values in a row of a Parquet file; a list has as many values as it is long."""
+    if not metadata.num_row_groups:
+        return int(metadata.num_columns)
+    first = metadata.row_group(0)
+    values = sum(first.column(at).num_values for at in range(metadata.num_columns))
+    return int(values // max(1, first.num_rows))
+
+
 def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, chunk_rows: int) -> TableReader:
     """Return a reader that converts the columns of each batch to supported types."""
     with refusing_damage(name, title):
@@ -197,20 +208,16 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
     names, notes = clean_names([schema.names[position] for position in positions], name)
     if len(names) < len(schema.names):
         notes.append(f"{name} has an unnamed pandas index, which is ignored.")
-    types = [_plain_type(schema.field(position).type) for position in positions]
+    fields = [schema.field(position).type for position in positions]
+    types = [embeddings.element_type(kind) or _plain_type(kind) for kind in fields]
     if None in types:
         at = types.index(None)
-        kind = in_one_line(schema.field(positions[at]).type)
         raise TableError(
-            f"column {names[at]!r} of {name} has type {kind}, which is not supported; drop it, or split it into "
-            "columns of numbers, text or dates."
+            f"column {names[at]!r} of {name} has type {in_one_line(fields[at])}, which is not supported; drop it, or "
+            "split it into columns of numbers, text or dates."
         )
-    plain = pa.schema(list(zip(names, types, strict=True)))
-    with refusing_damage(name, title):  # an unknown time zone, for example
-        empty = to_frame(plain.empty_table())
 
-    def tables() -> Iterator[Any]:
-        rows = _rows_at_once(chunk_rows, len(positions))
+    def sound_batches() -> Iterator[Any]:
         while True:
             with refusing_damage(name, title):
                 batch = next(batches, None)
@@ -218,14 +225,39 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
                     return
                 # Without this check, a damaged file could make pandas read memory outside its buffers.
                 batch.validate(full=True)
+            yield batch.select(positions)
+
+    lists = [at for at, kind in enumerate(fields) if embeddings.element_type(kind) is not None]
+    sound, lengths = embeddings.measure(sound_batches(), {at: fields[at] for at in lists}, names, name)
+    columns = [(column, kind) for at, kind in enumerate(types) for column in _column_names(names[at], lengths.get(at))]
+    clean_names([column for column, _ in columns], name)
+    plain = pa.schema(columns)
+    with refusing_damage(name, title):  # an unknown time zone, for example
+        empty = to_frame(plain.empty_table())
+
+    def convert(part: Any, first_row: int) -> Iterator[Any]:
+        for at, kind in enumerate(types):
+            if at in lengths:
+                yield from embeddings.expand(part.column(at), lengths[at], names[at], name, first_row)
+            else:
+                yield _convert(part.column(at), kind)
+
+    def tables() -> Iterator[Any]:
+        rows, read = _rows_at_once(chunk_rows, len(columns)), 0
+        for batch in sound:
             for start in range(0, batch.num_rows, rows):
-                part = batch.slice(start, rows)
                 with refusing_damage(name, title):
-                    columns = [_convert(part.column(at), kind) for at, kind in zip(positions, types, strict=True)]
-                    table = pa.Table.from_arrays(columns, schema=plain)
+                    arrays = list(convert(batch.slice(start, rows), read + start))
+                    table = pa.Table.from_arrays(arrays, schema=plain)
                 yield table
+            read += batch.num_rows
 
     return TableReader(name, frames_of(tables(), chunk_rows), empty, notes)
+
+
+def _column_names(name: str, length: int | None) -> list[str]:
+    """Return the names of the columns that replace a column; ``length`` is the length of its lists."""
+    return [name] if length is None else embeddings.position_names(name, length)
 
 
 def _plain_type(kind: Any) -> Any:

@@ -116,6 +116,15 @@ def clean_names(names: Sequence[str], name: str) -> tuple[list[str], list[str]]:
     return cleaned, [f"{name} has columns without a name; they are named {quote_some(unnamed)}."]
 
 
+def array_columns(length: int) -> list[str]:
+    """Return the names of the columns of a table without column names.
+
+    >>> array_columns(3)
+    ['0', '1', '2']
+    """
+    return [str(position) for position in range(length)]
+
+
 def repeated_names(names: Sequence[str]) -> list[str]:
     """Return the names that occur more than once."""
     return [each for each, count in Counter(names).items() if count > 1]

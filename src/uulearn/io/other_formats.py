@@ -19,7 +19,7 @@ import pandas as pd
 from uulearn.exceptions import TableError
 from uulearn.io.arrow import FRAME_BYTES, TableReader, refusing_damage
 from uulearn.io.csv_files import is_header
-from uulearn.io.formats import MISSING, clean_names, in_one_line, quote_some, repeated_names
+from uulearn.io.formats import MISSING, array_columns, clean_names, in_one_line, quote_some, repeated_names
 from uulearn.io.sources import UNPACKED_BLOCK_BYTES, TextSource, temporary_file
 
 SURVEYED_LINES = 100_000  # number of first lines of a JSON file whose keys are the columns
@@ -184,7 +184,7 @@ def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableRe
         order: Any = "F" if fortran_order else "C"
         array = np.memmap(file, dtype, "r", file.tell(), shape, order) if shape[0] else np.empty(shape, dtype)
     kind = np.dtype(np.float64) if dtype.itemsize > 8 else dtype.newbyteorder("=")
-    columns = [str(position) for position in range(shape[1])]
+    columns = array_columns(shape[1])
     rows = max(1, min(chunk_rows, FRAME_BYTES // (kind.itemsize * len(columns))))
     frames = (
         pd.DataFrame(np.array(array[start : start + rows], kind), columns=columns)

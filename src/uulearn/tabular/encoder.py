@@ -6,6 +6,7 @@ number    Normal score: the standard normal quantile of the rank, standardized a
 boolean   1 or 0; missing values get the mean
 category  One feature per frequent value, one for all rare values, one for missing values
 date      The day as a normal score; the time of year, day of the week and time of day (if present), as sine and cosine
+list      A list of numbers, such as an embedding, is replaced by one number column per position
 text      Sixteen features: hashed counts of letter groups (short text) or words (long text), weighted by rarity and
           reduced by a truncated singular value decomposition
 ========  =========================================================================================================
@@ -105,7 +106,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     drop : sequence of str
-        Columns to drop.
+        Columns to drop. The name of a column of lists means all of its positions, also in ``only``.
     only : sequence of str
         Columns to use; by default, all columns.
     kinds : dict, optional
@@ -246,7 +247,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Convert a table to typed rows; raise `TableError` if columns are missing or cells are not readable."""
         check_is_fitted(self)
         frame = to_frame(X, name)
-        if not hasattr(X, "columns") and "x0" in frame and not {*self.schema_.names} <= {*frame.columns}:
+        if not hasattr(X, "columns") and "0" in frame and not {*self.schema_.names} <= {*frame.columns}:
             raise TableError(
                 f"{name} has no column names, but the encoder was fitted to the columns "
                 f"{join_names(self.schema_.names)}; pass a table with these columns."

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import repeated_names
+from uulearn.io.embeddings import group_embeddings
+from uulearn.io.formats import array_columns, repeated_names
 from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, PERCENT, PLAIN, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
@@ -25,6 +26,9 @@ OTHER = "(other)"
 # Larger numbers are clipped and smaller ones become 0, so no later step overflows.
 LARGEST_CELL, SMALLEST_CELL = 1e300, 1e-280
 SCHEMA_VERSION = 1
+MAX_NUMBERED = 50
+"""Maximum number of columns without names that are described one by one."""
+SAME_ENCODER = "compute all embeddings with the same encoder"
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,8 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     0  41.0      red
     1   NaN  (other)
     """
+    known = [*schema.names, *schema.ids, *schema.left_out]
+    check_embeddings([list(map(str, frame.columns)), known], [name, "the training data"])
     check_has_columns(schema.names, frame.columns, name)
     columns = {}
     for column in schema.columns:
@@ -140,10 +146,49 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     return pd.DataFrame(columns, index=frame.index)
 
 
+def check_embeddings(columns: Sequence[Sequence[str]], tables: Sequence[str]) -> None:
+    """Raise `TableError` if an embedding, or an array without column names, has different lengths in two tables.
+
+    Without this check, additional values at the end of the rows of another encoder would be ignored.
+
+    >>> check_embeddings([["0", "1"], ["0", "1", "2"]], ["new.npy", "the training data"])
+    Traceback (most recent call last):
+    uulearn.exceptions.TableError: new.npy has 2 columns, but the training data has 3; compute all embeddings with the \
+same encoder.
+    """
+    if len(columns) < 2:
+        return
+    first, second = columns
+    if len(first) != len(second) and all(set(own) == set(array_columns(len(own))) for own in columns):
+        raise TableError(
+            f"{tables[0]} has {len(first):,} columns, but {tables[1]} has {len(second):,}; {SAME_ENCODER}."
+        )
+    groups, others = map(group_embeddings, columns)
+    for name in groups.keys() & others.keys() - {*first, *second}:
+        sizes = len(groups[name]), len(others[name])
+        if sizes[0] != sizes[1]:
+            raise TableError(
+                f"column {name!r} has {sizes[0]:,} values per row in {tables[0]}, but {sizes[1]:,} in {tables[1]}; "
+                f"{SAME_ENCODER}."
+            )
+
+
+def group_columns(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns that are described together: the columns of an embedding, and many columns without names.
+
+    >>> group_columns(["age", "embedding[0]", "embedding[1]"])
+    {'age': ['age'], 'embedding': ['embedding[0]', 'embedding[1]']}
+    """
+    if len(names) > MAX_NUMBERED and all(map(str.isdecimal, names)):
+        return {f"columns {names[0]} to {names[-1]}": list(names)}
+    return group_embeddings(names)
+
+
 def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -> None:
     """Raise `TableError` if a file lacks any of the columns."""
     there = [str(column) for column in columns]
-    lacking = [wanted for wanted in names if wanted not in set(there)]
+    known = set(there)
+    lacking = [wanted for wanted in names if wanted not in known]
     if lacking:
         raise TableError(
             f"{name} lacks the column{'s' if len(lacking) > 1 else ''} {join_names(lacking)}"

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
+from uulearn.io.embeddings import embedding_of, group_embeddings
 from uulearn.io.formats import repeated_names
 from uulearn.tabular.cells import (
     BOOLEAN,
@@ -42,7 +43,7 @@ from uulearn.tabular.cells import (
     parse_cells,
     parse_dates,
 )
-from uulearn.tabular.schema import OTHER, Schema, TableColumn, join_names, quote_value, suggest
+from uulearn.tabular.schema import OTHER, Schema, TableColumn, check_embeddings, join_names, quote_value, suggest
 
 FILE_NAMES = ("the first file", "the second file")
 MAX_CATEGORIES = 200  # columns with more distinct values are text, and their values are not counted
@@ -253,19 +254,23 @@ def check_columns(
 ) -> tuple[list[str], dict[str, str]]:
     """Check the column names of one or two tables; return the columns to use, and why each other column is dropped.
 
-    ``drop`` lists columns to drop, ``ids`` columns that are only copied to the output, and ``only`` columns to use.
+    ``drop`` lists columns to drop, ``ids`` columns that are only copied to the output, and ``only`` columns to use. The
+    name of an embedding in ``drop`` or ``only`` means all of its columns.
 
     >>> check_columns([["age", "note"], ["note", "age"]], drop=["note"])
     (['age'], {'note': 'dropped by --drop'})
     """
-    drop, ids, only = list(dict.fromkeys(drop)), list(dict.fromkeys(ids)), list(dict.fromkeys(only))
     for file, names in zip(files, columns, strict=True):
         bad = next((name for name in names if not isinstance(name, str) or not name), None)
         if bad is not None:
             raise TableError(f"{file} has a column named {bad!r}; column names must be non-empty strings.")
         if repeated := repeated_names(names):
             raise TableError(f"{file} has two columns named {repeated[0]!r}; rename one of them.")
+    check_embeddings(columns, files)
     either = list(dict.fromkeys(name for names in columns for name in names))
+    embeddings = group_embeddings(either)
+    drop, only = (list(dict.fromkeys(_expand(names, either, embeddings))) for names in (drop, only))
+    ids = list(dict.fromkeys(ids))
     options = [terms.option(name) for name in ("drop", "id", "only")]
     have = f"neither {terms.table} has" if len(columns) == 2 else f"{files[0]} does not have"
     for option, names in zip(options, (drop, ids, only), strict=True):
@@ -296,6 +301,12 @@ def check_columns(
     dropped = dict.fromkeys(drop, f"dropped by {options[0]}")
     dropped |= {name: f"not named by {options[2]}" for name in either if name not in {*wanted, *drop, *ids}}
     return wanted, dropped
+
+
+def _expand(names: Iterable[str], columns: Sequence[str], embeddings: Mapping[str, list[str]]) -> list[str]:
+    """Return the names, with the columns of an embedding instead of its name."""
+    known = set(columns)
+    return [own for name in names for own in ([name] if name in known else embeddings.get(name, [name]))]
 
 
 class Survey:
@@ -336,7 +347,8 @@ class Survey:
         elif names != self._columns[which]:
             raise TableError(f"the columns of {self.files[which]} change within the file; save the file again.")
         for name in names:
-            if name in {*self.drop, *self.ids} or (self.only and name not in self.only):
+            own = {name, embedding_of(name)}
+            if own & {*self.drop} or name in self.ids or (self.only and not own & {*self.only}):
                 continue
             summary = self.summaries.setdefault(name, ColumnSummary())
             summary.add(parse_cells(frame[name], keep_text=False), which)
