@@ -146,6 +146,18 @@ def test_reports_a_damaged_torch(monkeypatch):
     assert "threads of torch" not in found
 
 
+def test_reports_a_device_that_fails(monkeypatch):
+    import torch
+
+    def fail(number):
+        raise RuntimeError("CUDA error: unknown error\nCUDA kernel errors might be reported later")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+    assert lines()["torch error"] == "RuntimeError: CUDA error: unknown error"
+
+
 def test_describes_cuda_devices(monkeypatch):
     import torch
 

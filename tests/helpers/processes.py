@@ -16,6 +16,8 @@ import time
 import warnings
 from pathlib import Path
 
+import pytest
+
 LOADED = [
     "helpers.torchvision_operators",  # scripts may import Transformers, which imports torchvision
     "torch._dynamo",  # imported by the first optimizer
@@ -30,7 +32,6 @@ LOADED = [
     "uulearn.engines.ray_cluster",
     "uulearn.estimator.classifier",
 ]
-CONTEXT = multiprocessing.get_context("forkserver")
 
 
 class Program:
@@ -46,9 +47,12 @@ class Program:
         self.err = Path(self.folder.name) / "err" if err is None else Path(err)
         for path in (self.out, *[self.err][: err is None]):
             path.touch()
-        CONTEXT.set_forkserver_preload(LOADED)
+        if sys.platform == "win32":
+            pytest.skip("needs a process that is forked from a server")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(LOADED)
         call = (list(map(str, arguments)), str(cwd or Path.cwd()), {**os.environ, **(env or {})})
-        self.process = CONTEXT.Process(target=_run, args=(*call, str(self.out), str(self.err)), daemon=True)
+        self.process = context.Process(target=_run, args=(*call, str(self.out), str(self.err)), daemon=True)
         self.process.start()
         self.pid = self.process.pid
 

@@ -1,7 +1,6 @@
 """Run Python with a pseudo-terminal as standard error."""
 
 import os
-import pty
 import select
 
 from helpers.processes import Program
@@ -9,7 +8,7 @@ from helpers.processes import Program
 
 def run_on_terminal(*arguments, columns=100):
     """Run Python with these arguments; return its output to the terminal (standard error) and to standard output."""
-    terminal, other_end = pty.openpty()
+    terminal, other_end = os.openpty()
     program = Program(*arguments, env={"TERM": "xterm", "COLUMNS": str(columns)}, err=os.ttyname(other_end))
     shown = b""
     while program.running() or select.select([terminal], [], [], 0)[0]:

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import resource
 import stat
 import subprocess
 import sys
@@ -416,6 +415,7 @@ def test_full_device_gives_one_sentence(format):
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.feather", "t.csv.gz", "t.jsonl.zst"])
 def test_full_disk_leaves_no_file(tmp_path, name):
     frame = pd.DataFrame({"x": np.random.default_rng(0).random(20_000)})
+    resource = pytest.importorskip("resource")  # not on Windows
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))

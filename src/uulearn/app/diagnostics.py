@@ -68,7 +68,7 @@ class Device:
 
 @dataclass(frozen=True)
 class TorchState:
-    """Devices and threads of torch; ``error`` is the reason if torch cannot be imported, and the rest is empty."""
+    """Devices and threads of torch; ``error`` is the reason if torch or a device fails, and the rest is empty."""
 
     error: str | None = None
     threads: int | None = None
@@ -178,22 +178,23 @@ def nvidia_driver() -> str | None:
 
 
 def torch_state() -> TorchState:
-    """Import torch and return its devices and threads; a failed import is part of the result."""
+    """Import torch and return its devices and threads; an import or a query that fails is part of the result."""
     try:
         torch: Any = importlib.import_module("torch")
         from uulearn.training.precision import cpu_multiplies_bfloat16
+
+        return TorchState(
+            threads=torch.get_num_threads(),
+            interop_threads=torch.get_num_interop_threads(),
+            cpu_capability=torch.backends.cpu.get_cpu_capability(),
+            cpu_bfloat16=cpu_multiplies_bfloat16(),
+            cuda_build=torch.version.cuda,
+            cuda_devices=tuple(_describe_device(torch, number) for number in range(_device_count(torch))),
+            mps=torch.backends.mps.is_available(),
+        )
     except Exception as error:  # a damaged installation can raise anything, and is why the user asks
         reason = (str(error).strip().splitlines() or [""])[0]
         return TorchState(error=hide_folders(f"{type(error).__name__}: {reason}"))
-    return TorchState(
-        threads=torch.get_num_threads(),
-        interop_threads=torch.get_num_interop_threads(),
-        cpu_capability=torch.backends.cpu.get_cpu_capability(),
-        cpu_bfloat16=cpu_multiplies_bfloat16(),
-        cuda_build=torch.version.cuda,
-        cuda_devices=tuple(_describe_device(torch, number) for number in range(_device_count(torch))),
-        mps=torch.backends.mps.is_available(),
-    )
 
 
 def _device_count(torch: Any) -> int:
