@@ -1,4 +1,4 @@
-"""Facts of ``docs/embeddings.md``: frozen features of images compared with training on the pixels."""
+"""Facts of the guide and the study of embeddings: frozen features of images compared with training on the pixels."""
 
 from __future__ import annotations
 

@@ -21,7 +21,16 @@ from uulearn.risk.coefficients import check_target_prior
 
 
 class Verdict(Enum):
-    """Comparison of a classifier with always predicting the more frequent class."""
+    """Comparison of a classifier with always predicting the more frequent class.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> sets = np.repeat([0, 1], 1000)
+    >>> y = rng.random(2000) < np.where(sets == 0, 0.8, 0.2)
+    >>> scores = np.where(y, 1.0, -1.0) + rng.normal(size=2000)
+    >>> evaluate(scores, sets, (0.8, 0.2), target_prior=0.5).verdict(target_prior=0.5)
+    <Verdict.BETTER: 'better'>
+    """
 
     BETTER = "better"
     UNCERTAIN = "uncertain"  # the interval of the accuracy contains the accuracy of the constant prediction
