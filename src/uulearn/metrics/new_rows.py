@@ -31,9 +31,8 @@ MAX_ROWS = 50_000  # more new rows count as this number: with more, the steps be
 MIN_ROWS = 50  # minimum number of new rows, and of rows per set; fewer rows show too little
 QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)  # quantiles of a column that are its thresholds
 QUANTILE_ROWS = 2_000  # maximum number of rows per set that determine the thresholds and the principal components
-MIN_TAIL = (
-    10  # minimum number of rows above and below a threshold of the T² test, in a sample of the smaller set's size
-)
+# Minimum number of rows above and below a threshold of the T² test that are expected in the smaller set.
+MIN_TAIL = 10
 MIN_BETWEEN = 0.01  # minimum fraction of the rows of the sets between a threshold and the previous one
 PROJECTIONS, ROWS_PER_PROJECTION = 32, 20  # maximum number of principal components, and rows of each set for each one
 SCORE_BINS = 8
