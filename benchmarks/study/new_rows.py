@@ -7,7 +7,8 @@ Each fit trains a small MLP (few epochs) on two sets and checks many samples of 
 * ``cluster``: a tenth of the rows comes from a new cluster, three standard deviations away in every column;
 * ``test``: the test rows of MNIST, Fashion-MNIST and Kuzushiji-MNIST at 14 × 14 pixels.
 
-Datasets are simulated, embedded in scikit-learn, or images if their files are found. ``table`` and ``text`` are data
+Both sets have the same size or, with set priors (1, 0.2), 100 and 5,000 rows. Datasets are simulated, embedded in
+scikit-learn, or images if their files are found. ``table`` and ``text`` are data
 frames with rare categories and missing values; ``text`` also has a column of random words. For images, the label-free
 estimate of the accuracy is compared with the accuracy on all held-back and all test rows. Fits are stored when they are
 finished; none is run twice. ``--summary`` prints a table of the stored fits.
@@ -130,7 +131,9 @@ def planned(seeds: int = SEEDS, images: Sequence[str] = IMAGES, quick: bool = Fa
     """Return the configurations of all fits."""
     if quick:
         return [_configuration(0, "gaussian", FAR, 100)]
-    cases = [(name, priors, size) for name in SIMULATED for priors in (CLOSE, FAR) for size in (300, 3_000)]
+    cases: list[tuple[Any, ...]] = [
+        (name, priors, size) for name in SIMULATED for priors in (CLOSE, FAR) for size in (300, 3_000)
+    ]
     cases += [(name, FAR, 1_000) for name in FRAMES]
     cases += [("digits", FAR, 300), ("breast_cancer", FAR, 100)]
     cases += [(name, *UNBALANCED) for name in (*SIMULATED, *FRAMES)]
