@@ -7,7 +7,8 @@ Each fit trains a small MLP (few epochs) on two sets and checks many samples of 
 * ``cluster``: a tenth of the rows comes from a new cluster, three standard deviations away in every column;
 * ``test``: the test rows of MNIST, Fashion-MNIST and Kuzushiji-MNIST at 14 × 14 pixels.
 
-Datasets are simulated, embedded in scikit-learn, or images if their files are found. ``table`` and ``text`` are data
+Both sets have the same size or, with set priors (1, 0.2), 100 and 5,000 rows. Datasets are simulated, embedded in
+scikit-learn, or images if their files are found. ``table`` and ``text`` are data
 frames with rare categories and missing values; ``text`` also has a column of random words. For images, the label-free
 estimate of the accuracy is compared with the accuracy on all held-back and all test rows. Fits are stored when they are
 finished; none is run twice. ``--summary`` prints a table of the stored fits.
@@ -44,6 +45,7 @@ SIZES = (100, 500, 2_000, 10_000)
 PRIORS = (0.05, 0.3, 0.5, 0.7, 0.95)
 IMAGE_PRIORS = (0.1, 0.3, 0.5)
 FRAMES = ("table", "text")
+UNBALANCED = (1.0, 0.2), 100, 5_000  # set priors and sizes of a small set of positives and a large set
 DRAWS = 2  # number of valid samples of each size and prior, except for images
 HELD_BACK = 20_000
 SEEDS = 2
@@ -128,17 +130,23 @@ def _with_cluster(X: Any, scale: Any, rng: np.random.Generator) -> Any:
 def planned(seeds: int = SEEDS, images: Sequence[str] = IMAGES, quick: bool = False) -> list[Record]:
     """Return the configurations of all fits."""
     if quick:
-        return [_configuration("gaussian", FAR, 100, 0)]
-    cases = [(name, priors, size) for name in SIMULATED for priors in (CLOSE, FAR) for size in (300, 3_000)]
+        return [_configuration(0, "gaussian", FAR, 100)]
+    cases: list[tuple[Any, ...]] = [
+        (name, priors, size) for name in SIMULATED for priors in (CLOSE, FAR) for size in (300, 3_000)
+    ]
     cases += [(name, FAR, 1_000) for name in FRAMES]
     cases += [("digits", FAR, 300), ("breast_cancer", FAR, 100)]
+    cases += [(name, *UNBALANCED) for name in (*SIMULATED, *FRAMES)]
     cases += [(name, (0.7, 0.3), 3_000) for name in images]
-    every = [_configuration(*case, seed) for seed in range(seeds) for case in cases]
-    return every + [_configuration(name, (0.7, 0.3), 3_000, seeds + n) for n in range(seeds) for name in images]
+    every = [_configuration(seed, *case) for seed in range(seeds) for case in cases]
+    return every + [_configuration(seeds + n, name, (0.7, 0.3), 3_000) for n in range(seeds) for name in images]
 
 
-def _configuration(name: str, set_priors: Sequence[float], size: int, seed: int) -> Record:
-    return dict(normalized({"dataset": name, "set_priors": set_priors, "size": size, "seed": seed}))
+def _configuration(
+    seed: int, name: str, set_priors: Sequence[float], size: int, second_size: int | None = None
+) -> Record:
+    second = {} if second_size is None else {"second_size": second_size}  # otherwise, both sets have the same size
+    return dict(normalized({"dataset": name, "set_priors": set_priors, "size": size, "seed": seed, **second}))
 
 
 def fit(configuration: Record, data_dir: Path | None = None, sizes: Sequence[int] = SIZES) -> Record:
@@ -147,7 +155,8 @@ def fit(configuration: Record, data_dir: Path | None = None, sizes: Sequence[int
     rng = np.random.default_rng([seed, size, int(100 * priors[0]), zlib.crc32(name.encode())])
     source = Source(name, data_dir, rng)
     X, y = source.train
-    drawn = make_sets(X, y.astype(int), priors, (size, size), allow_reuse=False, random_state=seed)
+    both = size, configuration.get("second_size", size)
+    drawn = make_sets(X, y.astype(int), priors, both, allow_reuse=False, random_state=seed)
     classifier = UUClassifier(
         tuple(priors), model="mlp", epochs=15 if source.images else 10, random_state=seed, device="cpu", progress=False
     )

@@ -69,7 +69,7 @@ class NotAMixtureWarning(UUWarning):
     headline = "The rows to score differ from both sets"
     advice = (
         "The estimated accuracy may be wrong for these rows; check how they were collected, and label some of them to "
-        "measure the accuracy."
+        "measure the accuracy. Ignore this warning if the model was trained on these rows."
     )
 
 

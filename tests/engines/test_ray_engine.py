@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers.manifests import rewrite
 from helpers.processes import python
 from helpers.small_datasets import curves, expect_small_files, pages_in, write_small_files
 from uulearn import UUClassifier
@@ -284,6 +286,10 @@ def test_rows_of_all_files_are_compared_with_the_sets_together(uulearn, tables, 
     assert on_ray[-2] == warning
     off = uulearn(*asked, tmp_path / "again", "--engine", "ray", "--no-check")[2]
     assert "mixture" not in off
+    shutil.copytree("model", tmp_path / "old")
+    rewrite(tmp_path / "old", lambda manifest: manifest["files"].pop("reference"))
+    old = ("predict", tmp_path / "old", tmp_path / "rows", "--out", tmp_path / "old rows", "--engine", "ray")
+    assert f"note: {tmp_path / 'rows'}: 80 rows were not compared with the two sets" in uulearn(*old)[2]
 
 
 def test_remaining_files_are_skipped_after_an_error(cluster, tmp_path):

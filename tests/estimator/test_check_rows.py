@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -76,6 +77,16 @@ def test_chunks_give_the_same_result(fitted, monkeypatch):
     assert counter.check() == whole
 
 
+def test_rows_that_another_process_counts_are_added(fitted):
+    for trained in (fitted, fitted.submodel(0), classifier().fit_sets(*(X[:40] for X in SETS))):
+        workers, total = [RowCounter(trained) for _ in range(2)], RowCounter(trained)
+        for worker, chunk in zip(workers, np.array_split(MOVED, 2), strict=True):
+            trained.score_and_count(chunk, worker)
+            total.add_counts(pickle.loads(pickle.dumps(worker.counts)))
+        assert total.check() == trained.check_rows(MOVED)
+        assert total.check().rows == 600
+
+
 def test_sparse_rows_and_rows_with_names(fitted):
     expected = dataclasses.replace(fitted.check_rows(MOVED), columns=())
     other = classifier().fit_sets(*map(sparse.csr_array, SETS))
@@ -99,13 +110,19 @@ def test_few_rows_and_models_without_statistics_say_so(fitted, tmp_path):
     few = fitted.check_rows(MOVED[:49])
     assert (few.alarm, few.p_value, few.note) == (False, None, "at least 50 rows are needed")
     small = classifier().fit_sets(*(X[:40] for X in SETS))
-    assert small.row_reference_ is None
     check = small.check_rows(MOVED)
     assert not check.alarm
-    assert "600 rows were not compared with the two sets: the model has no statistics" in str(check)
+    assert str(check) == (
+        "600 rows were not compared with the two sets: the model has no statistics of its sets, because one of its "
+        "sets has 40 rows; at least 50 are needed"
+    )
+    small.save(tmp_path / "small")
+    assert UUClassifier.load(tmp_path / "small").check_rows(MOVED) == check
+    several = classifier(epochs=20, lr=0.1).set_params(set_priors=(*PRIORS, 0.35)).fit_sets(*SETS, NEW)
+    assert several.check_rows(MOVED).note.endswith("because it was trained on more than two sets")
     fitted.save(tmp_path / "old")
     rewrite(tmp_path / "old", lambda manifest: manifest["files"].pop("reference"))  # as an older version wrote it
-    assert UUClassifier.load(tmp_path / "old").check_rows(MOVED) == check
+    assert "an older version" in UUClassifier.load(tmp_path / "old").check_rows(MOVED).note
     with pytest.raises(ValueError, match="trained with set_priors=None"):
         UUClassifier(None, method="biased", model="linear", epochs=1).fit_sets(*SETS).check_rows(NEW)
 
@@ -159,7 +176,8 @@ def test_streams_are_compared_with_their_held_out_rows():
     assert held_out.row_reference_.sizes.tolist() == [400, 400]
     assert held_out.check_rows(MOVED).alarm
     assert not held_out.check_rows(NEW).alarm
-    assert classifier(validation_fraction=0.0).fit_sets(*streams).check_rows(MOVED).p_value is None
+    none = classifier(validation_fraction=0.0).fit_sets(*streams).check_rows(MOVED)
+    assert none.note.endswith("no rows of the streams were held out; pass validation_fraction")
 
 
 def test_text_columns_are_left_out():
@@ -176,6 +194,9 @@ def test_text_columns_are_left_out():
     assert "text columns were not compared" in fine.note
     assert "a" in dict(moved.columns)
     assert "note" not in dict(moved.columns)
+    only = classifier().fit_sets(*(frame(X)[["note"]] for X in SETS)).check_rows(frame(MOVED)[["note"]])
+    assert only.p_value is None
+    assert str(only).startswith("600 rows were not compared with the two sets: scores and text columns")
 
 
 def test_round_trip_and_tampered_statistics(fitted, tmp_path):

@@ -87,6 +87,51 @@ def test_mixtures_with_any_class_prior_raise_no_more_alarms_than_promised():
     assert alarms <= 1
 
 
+def draw_rare(rng, n, prior):
+    """Draw rows whose columns are rare counts, heavy-tailed, mostly 0, mostly 1 and rounded."""
+    y = rng.random(n) < prior
+    X = rng.poisson(0.01 * (1 + 3 * y)[:, None], (n, 15)).astype(np.float32)
+    X[:, 3:6] = rng.standard_cauchy((n, 3)) + y[:, None]
+    X[:, 6:9] = (rng.random((n, 3)) < 0.02) * rng.pareto(0.7, (n, 3))
+    X[:, 9:12] = rng.random((n, 3)) > 0.005
+    X[:, 12:] = np.round(rng.normal(1.5 * y[:, None], 1, (n, 3)))
+    return X, (y + rng.normal(size=n) / 2).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("set_priors", "sizes"), [((1.0, 0.0), (60, 3_000)), ((0.2, 1.0), (5_000, 100)), ((0.8, 0.2), (1_000, 1_000))]
+)
+def test_sets_of_different_sizes_and_rare_values_raise_no_more_alarms(set_priors, sizes):
+    """A small set has no rows in some tails, which does not mean that its class has none."""
+    alarms = 0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        sets = [draw_rare(rng, size, prior) for size, prior in zip(sizes, set_priors, strict=True)]
+        reference = RowReference.from_rows(sets[0][0], sets[1][0]).with_scores(sets[0][1], sets[1][1])
+        for prior in (0.1, 0.5, 1.0):
+            X, scores = draw_rare(rng, 3_000, prior)
+            counts = reference.count(X, [scores])
+            p_inputs, _ = reference.compare_inputs(counts, set_priors)
+            alarms += RowCheck(3_000, reference.compare_scores(counts.scores, 1, set_priors), p_inputs).alarm
+    assert alarms == 0
+
+
+@pytest.mark.parametrize("ones", [0.0, 0.003, 0.997, 1.0])
+def test_constant_and_rare_values_that_become_frequent_raise_alarms(ones):
+    rng = np.random.default_rng(6)
+
+    def draw_with(n, prior, ones):
+        X = draw(rng, n, prior)
+        X[:, 3] = rng.random(n) < ones
+        return X
+
+    reference = RowReference.from_rows(*(draw_with(2_000, prior, ones) for prior in PRIORS))
+    assert reference.compare_inputs(reference.count(draw_with(1_000, 0.5, ones)), PRIORS)[0] > ALARM_LEVEL
+    p, differences = reference.compare_inputs(reference.count(draw_with(1_000, 0.5, 0.3)), PRIORS)
+    assert p < 1e-6
+    assert differences[0][0] == 3
+
+
 def test_moved_column_new_cluster_and_wider_column_raise_alarms(reference):
     rng = np.random.default_rng(3)
     moved, cluster, wide = (draw(rng, 1_000, 0.5) for _ in range(3))
@@ -121,6 +166,7 @@ def test_excluded_columns_are_not_compared(reference):
     p, found = reference.compare_inputs(counts, PRIORS, excluded=[1])
     assert p > ALARM_LEVEL
     assert dict(found)[1] == 0
+    assert reference.compare_inputs(counts, PRIORS, excluded=range(4)) == (None, [])
 
 
 def test_result_is_a_sentence():

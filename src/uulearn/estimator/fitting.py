@@ -24,7 +24,7 @@ from uulearn.estimator.learners import (
     TrainedModel,
     merge_folds,
 )
-from uulearn.estimator.new_rows import REFERENCE_ROWS, make_reference
+from uulearn.estimator.new_rows import OLD_VERSION, REFERENCE_ROWS, make_reference
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
 from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
@@ -79,8 +79,8 @@ class FitResult:
     """
     correction: OutOfFoldCorrection | None = None
     """Corrects estimates from out-of-fold scores; None if the scores are not calibrated."""
-    reference: RowReference | None = None
-    """Statistics of the two sets, with which new rows are compared; None if there are too few rows."""
+    reference: RowReference | str = OLD_VERSION
+    """Statistics of the two sets, with which new rows are compared, or the reason why there are none."""
 
 
 def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
@@ -158,7 +158,11 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
             evaluation = evaluate(decisions, known[1], priors, target_prior, correction=correction)
     if decisions is not None and isinstance(plan.data, TwoSets) and plan.data.origins is not None:
         decisions = decisions[np.argsort(plan.data.set_numbers.numpy(), kind="stable")]
-    given = plan.data if isinstance(plan.data, TwoSets) else plan.validation
+    reference: RowReference | str = (
+        "it was trained on more than two sets" if error is None else "its fit ended with an error"
+    )
+    if error is None and len(priors) == 2:
+        reference = make_reference(plan.data if isinstance(plan.data, TwoSets) else plan.validation, unseen)
     return FitResult(
         plan.learner,
         model,
@@ -174,7 +178,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         error,
         decisions,
         correction,
-        None if error or len(priors) > 2 else make_reference(given, unseen),
+        reference,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,18 +27,18 @@ SCORED_ROWS = 20_000  # maximum number of new rows that are scored by each model
 SHOWN_COLUMNS = 5
 MIN_SHOWN = 3.0  # smallest difference of a column that is shown, in standard errors
 
-NO_REFERENCE = (
-    "the model has no statistics of its two sets (it was saved by an older version, has fewer than 50 rows per set, or "
-    "was trained on more than two sets or on streams without held-out rows)"
-)
+NO_ROWS = "no rows of the streams were held out; pass validation_fraction"
+OLD_VERSION = "it was saved by an older version; fit it again"
 TEXT = "scores and text columns were not compared, because the encoder of text is fitted to the rows of the two sets"
 NO_SCORES = "scores were not compared, because the model has no scores of rows on which it was not trained"
 
 
-def make_reference(data: TwoSets | None, scores: tuple[Any, Any] | None) -> RowReference | None:
-    """Return the statistics of two sets and of scores of their held-out rows; None if there are too few rows."""
-    if data is None or min(data.sizes) < MIN_ROWS:
-        return None
+def make_reference(data: TwoSets | None, scores: tuple[Any, Any] | None) -> RowReference | str:
+    """Return the statistics of two sets and of scores of their held-out rows, or the reason why there are none."""
+    if data is None:
+        return NO_ROWS
+    if (fewest := min(data.sizes)) < MIN_ROWS:
+        return f"one of its sets has {fewest} rows; at least {MIN_ROWS} are needed"
     n_columns = math.prod(data.row_shape)
     columns = np.unique(np.linspace(0, n_columns - 1, min(n_columns, MAX_COLUMNS)).astype(np.int64))
     most = max(MIN_ROWS, min(REFERENCE_ROWS, REFERENCE_VALUES // len(columns)))
@@ -76,39 +77,39 @@ class RowCounter:
 
     def __init__(self, classifier: TrainedClassifier) -> None:
         self.classifier, self.reference = classifier, classifier.row_reference_
+        self.counts = RowCounts(0, np.zeros((), dtype=np.int64), np.zeros((), dtype=np.int64))
         trained = classifier.trained_
         n_models = trained.n_models
         self._models = [trained] if n_models is None else [trained.submodel(number) for number in range(n_models)]
         self._excluded = self._text_features()
-        self.rows = 0
-        self.counts: RowCounts | None = None
 
     def add(self, rows: Rows, outputs: Tensor | None = None) -> None:
         """Count encoded rows; ``outputs`` are their scores by the whole model, if they are already computed."""
-        if self.reference is not None:
-            scores: list[Tensor] = []
-            unscored = min(rows.n_rows, SCORED_ROWS - self.rows)
-            if self.reference.has_scores and not self._excluded and unscored > 0:
-                if outputs is not None and self.classifier.trained_.n_models is None:
-                    scores = [outputs[:unscored]]
-                else:
-                    first = rows if unscored == rows.n_rows else PickedRows(rows, torch.arange(unscored))
-                    scores = [model.score(first) for model in self._models]
-            for number, chunk in enumerate(_chunks(rows)):
-                self.add_counts(self.reference.count(chunk, () if number else scores))
-        self.rows += rows.n_rows
+        if isinstance(self.reference, str):
+            self.add_counts(dataclasses.replace(self.counts, rows=rows.n_rows))
+            return
+        scores: list[Tensor] = []
+        unscored = min(rows.n_rows, SCORED_ROWS - self.counts.rows)
+        if self.reference.has_scores and not self._excluded and unscored > 0:
+            if outputs is not None and self.classifier.trained_.n_models is None:
+                scores = [outputs[:unscored]]
+            else:
+                first = rows if unscored == rows.n_rows else PickedRows(rows, torch.arange(unscored))
+                scores = [model.score(first) for model in self._models]
+        for number, chunk in enumerate(_chunks(rows)):
+            self.add_counts(self.reference.count(chunk, () if number else scores))
 
     def add_counts(self, counts: RowCounts) -> None:
         """Add counts of other rows, for example from another process."""
-        self.counts = counts if self.counts is None else self.counts + counts
+        self.counts += counts
 
     def check(self) -> RowCheck:
         """Compare the counted rows with the two sets."""
         priors, counts, reference = self.classifier._known_priors(), self.counts, self.reference
-        if reference is None:
-            return RowCheck(self.rows, note=NO_REFERENCE)
-        if counts is None or counts.rows < MIN_ROWS:
-            return RowCheck(self.rows if counts is None else counts.rows, note=f"at least {MIN_ROWS} rows are needed")
+        if isinstance(reference, str):
+            return RowCheck(counts.rows, note=f"the model has no statistics of its sets, because {reference}")
+        if counts.rows < MIN_ROWS:
+            return RowCheck(counts.rows, note=f"at least {MIN_ROWS} rows are needed")
         note = TEXT if self._excluded else None if reference.has_scores else NO_SCORES
         p_inputs, differences = reference.compare_inputs(counts, priors, self._excluded)
         p_scores = None

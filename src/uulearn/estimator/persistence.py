@@ -60,8 +60,9 @@ def save(
     if encoder is not None:
         schema, arrays = encoder.to_bytes()
         contents |= {"schema": ("json", schema), "encoder": ("safetensors", arrays)}
-    if classifier.row_reference_ is not None:
-        contents["reference"] = ("safetensors", save_arrays(classifier.row_reference_.to_arrays()))
+    reference = classifier.row_reference_
+    if isinstance(reference, RowReference):
+        contents["reference"] = ("safetensors", save_arrays(reference.to_arrays()))
     own = {*inspect.signature(type(classifier)).parameters, *TRAINING_NAMES} - {"training"}
     named = classifier.get_params(deep=classifier.training is not None)
     named["random_state"] = None if classifier.random_state is None else classifier.seed_
@@ -84,6 +85,7 @@ def save(
             "scaling": _as_dict(classifier.scaling_),
             "seed": classifier.seed_,
             "resolved_params": classifier.resolved_params_,
+            "no_reference": reference if isinstance(reference, str) else None,
         },
     }
     write_directory(folder, about, {**contents, **(attached or {})}, documents)
@@ -138,6 +140,8 @@ def load(cls: type[Classifier], folder: Path, replaced: Mapping[str, Any]) -> Cl
             arrays = load_arrays(read_file(folder, files["reference"]))
             found = RowReference.from_arrays(arrays, math.prod(result.columns.row_shape))
             result = dataclasses.replace(result, reference=found)
+        elif reason := manifest["fitted"].get("no_reference"):
+            result = dataclasses.replace(result, reference=read_value(str, reason, "no_reference"))
         return cls(**parameters).set_fitted(result)
     except ModelFormatError:
         raise

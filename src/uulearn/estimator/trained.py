@@ -57,7 +57,7 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
     out_of_fold_evaluation_: Evaluation | None
     out_of_fold_scores_: NDArray[np.float32] | None
     out_of_fold_correction_: OutOfFoldCorrection | None
-    row_reference_: RowReference | None
+    row_reference_: RowReference | str
     self_training_: list[Round] | None
     precision_: str
     resolved_params_: dict[str, Any]
@@ -175,7 +175,7 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
         alone = copy.copy(self)
         alone.trained_ = self.trained_.submodel(number)
         alone._drop_out_of_fold()  # they describe the whole ensemble
-        if alone.row_reference_ is not None:
+        if isinstance(alone.row_reference_, RowReference):
             alone.row_reference_ = alone.row_reference_.without_scores()  # a model has only the scores of its fold
         return alone
 

@@ -11,7 +11,7 @@ sets, `RowCounts` has the same counts of new rows, and three tests compare them:
 
 Every test is run for all class priors from 0 to 1, and its largest p-value counts. The true class prior is among them,
 so false alarms are not more frequent than with a known class prior. Columns are compared only by thresholds that are
-quantiles of the sets, so an increasing transformation of a column changes nothing.
+quantiles of the sets, or just below the smallest one, so an increasing transformation of a column changes nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ MAX_ROWS = 50_000  # more new rows count as this number: with more, the steps be
 MIN_ROWS = 50  # minimum number of new rows, and of rows per set; fewer rows show too little
 QUANTILES = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)  # quantiles of a column that are its thresholds
 QUANTILE_ROWS = 2_000  # maximum number of rows per set that determine the thresholds and the principal components
-MIN_TAIL = 20  # minimum number of rows of the sets above and below a threshold; fewer do not determine a fraction
-PROJECTIONS, ROWS_PER_PROJECTION = 32, 40  # maximum number of principal components, and rows of the sets for each one
+# Minimum number of rows above and below a threshold of the T² test that are expected in the smaller set.
+MIN_TAIL = 10
+MIN_BETWEEN = 0.01  # minimum fraction of the rows of the sets between a threshold and the previous one
+PROJECTIONS, ROWS_PER_PROJECTION = 32, 20  # maximum number of principal components, and rows of each set for each one
 SCORE_BINS = 8
 PRIOR_STEPS = 100  # number of steps between class priors 0 and 1; the best step is divided again
 MIN_VARIANCE = 0.25  # smallest variance of a mixture outside the sets, as a fraction of the variance in the sets
@@ -117,7 +119,7 @@ class RowReference:
     columns: Counts
     """Positions of the columns that are compared, shape (c,)."""
     thresholds: NDArray[np.float32]
-    """Thresholds of each column in increasing order, shape (t, c)."""
+    """Thresholds of each column in increasing order, shape (t, c); the first is just below the smallest quantile."""
     above: Counts
     """Number of rows of each set above each threshold, shape (2, t, c)."""
     directions: NDArray[np.float32]
@@ -148,10 +150,13 @@ class RowReference:
         # Directions in which some rows vary most are too favorable for the same rows, so other rows are projected.
         chosen = [np.arange(len(X)) % max(2, -(-len(X) // QUANTILE_ROWS)) == 0 for X in sets]
         few = np.concatenate([X[own] for X, own in zip(sets, chosen, strict=True)])
-        thresholds = np.quantile(few, QUANTILES, axis=0, method="lower").astype(np.float32)
+        quantiles = np.quantile(few, QUANTILES, axis=0, method="lower").astype(np.float32)
+        # Below 0, subtract `tiny`, because some processors round smaller numbers to 0.
+        limits = np.finfo(np.float32)
+        thresholds = np.concatenate([np.nextafter(quantiles[:1] - limits.tiny, limits.min), quantiles])
         sizes, above = np.array([len(X) for X in sets]), np.stack([_above(X, thresholds) for X in sets])
-        usable = _usable(thresholds, above, sizes)
-        n_directions = max(1, min(PROJECTIONS, few.shape[1], sum(sizes) // ROWS_PER_PROJECTION))
+        usable = _usable(above, sizes, MIN_TAIL)
+        n_directions = max(1, min(PROJECTIONS, few.shape[1], min(sizes) // ROWS_PER_PROJECTION))
         codes = _codes(few, thresholds, usable)
         directions = randomized_svd(codes - codes.mean(0), n_directions, random_state=0)[2].T.astype(np.float32)
         projected = [
@@ -195,34 +200,36 @@ class RowReference:
         sizes = self.scores.sum(axis=1)
         # The fraction in the last bin follows from the others.
         fractions = (self.scores / sizes[:, None])[:, :-1]
-        covariances = np.stack([np.diag(own) - np.outer(own, own) for own in fractions])
+        # As in `_z_scores`, two more rows in each bin: a bin of a small set may be empty.
+        smoothed = ((self.scores + 2) / (sizes[:, None] + 2 * self.scores.shape[1]))[:, :-1]
+        covariances = np.stack([np.diag(own) - np.outer(own, own) for own in smoothed])
         rows = min(counts.sum() / n_models, MAX_ROWS)
         test = _JointTest(fractions, covariances, sizes, counts[:-1] / counts.sum(), rows)
         return _largest(test.p_values, set_priors)[0]
 
     def compare_inputs(
         self, counts: RowCounts, set_priors: Sequence[float], excluded: Sequence[int] = ()
-    ) -> tuple[float, list[tuple[int, float]]]:
+    ) -> tuple[float | None, list[tuple[int, float]]]:
         """Return the p-value of the hypothesis that the columns are those of a mixture, and how each column differs.
 
         The differences from the closest mixture are in standard errors, largest first. If columns are ``excluded``, the
-        others are compared one by one only.
+        others are compared one by one only. The p-value is None if all columns are excluded.
         """
-        shares = self.above / self.sizes[:, None, None]
         new, rows = counts.above / counts.rows, min(counts.rows, MAX_ROWS)
-        usable = _usable(self.thresholds, self.above, self.sizes)
-        used = usable & ~np.isin(self.columns, excluded)
+        used = _usable(self.above, self.sizes) & ~np.isin(self.columns, excluded)
+        if not used.any():
+            return None, []
         joint = None
         if not len(excluded):
-            found = np.where(usable, new, 0).mean(axis=0) @ self.directions
+            found = np.where(_usable(self.above, self.sizes, MIN_TAIL), new, 0).mean(axis=0) @ self.directions
             joint = _JointTest(self.means, self.covariances, self.projected, found, rows)
 
         def z_scores(alphas: Floats) -> Floats:
-            return _z_scores(new[used], rows, shares[:, used], self.sizes, alphas)
+            return _z_scores(new[used], rows, self.above[:, used], self.sizes, alphas)
 
         def p_values(alphas: Floats) -> Floats:
-            largest = np.abs(z_scores(alphas)).max(axis=1, initial=0.0)
-            single = np.asarray(2 * max(1, int(used.sum())) * ndtr(-largest))
+            largest = np.abs(z_scores(alphas)).max(axis=1)
+            single = np.asarray(2 * int(used.sum()) * ndtr(-largest))
             return single if joint is None else 2 * np.minimum(single, joint.p_values(alphas))
 
         p, alpha = _largest(p_values, set_priors)
@@ -269,11 +276,11 @@ def _above(X: NDArray[np.float32], thresholds: NDArray[np.float32]) -> Counts:
     return np.stack([np.count_nonzero(X > own, axis=0) for own in thresholds]).astype(np.int64)  # noqa: SIM300
 
 
-def _usable(thresholds: NDArray[np.float32], above: Counts, sizes: Counts) -> NDArray[np.bool_]:
-    """Return which thresholds have enough rows of the sets on both sides, and are not equal to the previous one."""
-    total = above.sum(axis=0)
-    usable = np.asarray((total >= MIN_TAIL) & (sizes.sum() - total >= MIN_TAIL))
-    usable[1:] &= np.diff(thresholds, axis=0) > 0
+def _usable(above: Counts, sizes: Counts, tail: int = 0) -> NDArray[np.bool_]:
+    """Return which thresholds have enough rows on both sides (see `MIN_TAIL`), and differ from the previous one."""
+    share = above.sum(axis=0) / sizes.sum()
+    usable = np.asarray(np.minimum(share, 1 - share) * sizes.min() >= tail)
+    usable[1:] &= -np.diff(share, axis=0) >= MIN_BETWEEN
     return usable
 
 
@@ -300,7 +307,7 @@ def _largest(p_values: Callable[[Floats], Floats], set_priors: Sequence[float]) 
     return min(1.0, float(found.max())), float(alphas[found.argmax()])
 
 
-def _z_scores(new: Floats, rows: float, shares: Floats, sizes: Counts, alphas: Floats) -> Floats:
+def _z_scores(new: Floats, rows: float, above: Counts, sizes: Counts, alphas: Floats) -> Floats:
     """Return how far the fractions of the new rows are above those of mixtures, in standard errors; a row for each α.
 
     The normal approximation of a fraction is poor in one tail, and its variance-stabilizing transformation in the
@@ -308,9 +315,11 @@ def _z_scores(new: Floats, rows: float, shares: Floats, sizes: Counts, alphas: F
     """
     weights = np.stack([alphas, 1 - alphas], axis=1)
     smallest = 1 / sizes.sum()
-    mixed = np.clip(weights @ shares, smallest, 1 - smallest)
+    mixed = np.clip(weights @ (above / sizes[:, None]), smallest, 1 - smallest)
     variance = mixed * (1 - mixed)
-    reference = weights**2 @ (np.clip(shares * (1 - shares), smallest, 1) / sizes[:, None])
+    # As in the interval of Agresti and Coull: if no row of a small set is above a threshold, some others may be.
+    shares = (above + 2) / (sizes[:, None] + 4)
+    reference = weights**2 @ (shares * (1 - shares) / sizes[:, None])
     plain = (new - mixed) / np.sqrt(np.maximum(variance, new * (1 - new)) / rows + reference)
     angle = 2 * (np.arcsin(np.sqrt(new)) - np.arcsin(np.sqrt(mixed))) / np.sqrt(1 / rows + reference / variance)
     return np.where(np.abs(plain) < np.abs(angle), plain, angle)
@@ -337,9 +346,11 @@ class _JointTest:
         # For α outside [0, 1], it is a difference of covariances, which may be too small.
         values, vectors = np.linalg.eigh(np.tensordot(weights, self.covariances, 1) + between)
         mixed = (vectors * np.maximum(values, MIN_VARIANCE)[:, None]) @ vectors.swapaxes(1, 2)
-        covariance = mixed / self.rows + np.tensordot(weights**2 / self.sizes, self.covariances, 1)
+        parts = weights**2 / self.sizes
+        covariance = mixed / self.rows + np.tensordot(parts, self.covariances, 1)
         difference = self.new - weights @ self.means
         distance = (difference * np.linalg.solve(covariance, difference[:, :, None])[:, :, 0]).sum(axis=1)
-        # The degrees of freedom of the covariance: it is a weighted sum of those of both sets.
-        freedom = np.maximum(1.0, 1 / (weights**2 @ (1 / self.sizes)) - k)
+        # Welch–Satterthwaite, and at most the effective number of rows, which is smaller if α is outside [0, 1].
+        freedom = np.minimum(parts.sum(axis=1) ** 2 / (parts**2 / self.sizes).sum(axis=1), 1 / parts.sum(axis=1))
+        freedom = np.maximum(1.0, freedom - k)
         return np.asarray(fdtrc(k, freedom, distance * freedom / (k * (freedom + k - 1))))
