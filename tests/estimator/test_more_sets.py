@@ -313,3 +313,36 @@ def test_groups_keep_the_set_of_every_row():
     for fold in range(5):
         inside = torch.cat([own[torch.from_numpy(part == fold)] for own, part in zip(data.origins, folds, strict=True)])
         assert torch.bincount(inside).tolist() == [60] * 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 8, 11])
+@pytest.mark.parametrize("copied", [False, True])
+def test_folds_and_held_out_rows_of_small_sets_are_balanced(size, copied):
+    """Rows that cannot be divided evenly within a set are divided evenly among the sets of a group."""
+    n_sets = 60
+    values = torch.arange(float(n_sets * size))
+    rows = DenseRows((values.remainder(n_sets * size - 10) if copied else values)[:, None])
+    sets = torch.arange(n_sets).repeat_interleave(size)
+    priors = tuple(np.linspace(0.9, 0.1, n_sets))
+    data = SetGroups.from_sets(sets, priors, 0.5).split(rows, sets)
+    slack = 10 if copied else 1
+    for own, number, total in zip(assign_folds(data, 5, 0), data.origins, data.sizes, strict=True):
+        counts = np.bincount(own, minlength=5)
+        assert np.abs(counts - total / 5).max() <= slack
+        for which in np.unique(number):
+            assert np.ptp(np.bincount(own[number.numpy() == which], minlength=5)) <= slack
+    training, held_out = hold_out(data, 0.1, 0)
+    for inside, out, total in zip(training.sizes, held_out.sizes, data.sizes, strict=True):
+        assert inside + out == total
+        assert abs(out - total / 10) <= slack
+    assert np.ptp(set_sizes(held_out, n_sets)) <= (2 if copied else 1)
+
+
+def test_messages_about_copies_name_the_group():
+    sets = torch.arange(30) % 3
+    groups = SetGroups.from_sets(sets, (0.9, 0.5, 0.1), 0.5)
+    data = groups.split(DenseRows(torch.ones(30, 1)), sets)
+    with pytest.raises(ValueError, match="the group of sets with the higher priors cannot be split into 3 folds"):
+        assign_folds(data, 3, 0)
+    with pytest.raises(ValueError, match="held out of the .* rows of the group of sets with the .* priors"):
+        hold_out(data, 0.1, 0)
