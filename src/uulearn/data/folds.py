@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from uulearn.data.holdout import Positions, name_of, row_digests, strata
+from uulearn.data.groups import set_name
+from uulearn.data.holdout import Positions, row_digests, strata
 from uulearn.data.rows import TwoSets
 
 
@@ -20,7 +21,7 @@ def assign_folds(data: TwoSets, n_folds: int, seed: int) -> tuple[Positions, Pos
     for which, folds in enumerate((first, second)):
         if len(np.unique(folds)) < n_folds:
             raise ValueError(
-                f"{name_of(data, which)} cannot be split into {n_folds} folds because too many of its rows are copies "
+                f"{set_name(data, which)} cannot be split into {n_folds} folds because too many of its rows are copies "
                 "of one another; use fewer folds."
             )
     return first, second

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from uulearn import defaults
+from uulearn.data.groups import set_name
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
 DIGEST_CHUNK_BYTES = 16 * 2**20
@@ -35,7 +36,7 @@ def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSet
     held_out = [np.sort(np.concatenate([own for of, own in positions if of == which])) for which in (0, 1)]
     training = [np.setdiff1d(np.arange(size), out) for size, out in zip(data.sizes, held_out, strict=True)]
     for which, (inside, out) in enumerate(zip(training, held_out, strict=True)):
-        check_held_out(name_of(data, which), fraction, data.sizes[which], len(inside), len(out))
+        check_held_out(set_name(data, which), fraction, data.sizes[which], len(inside), len(out))
     return data.pick(*training), data.pick(*held_out)
 
 
@@ -45,11 +46,6 @@ def strata(data: TwoSets) -> list[tuple[int, Positions]]:
         return [(which, np.arange(size)) for which, size in enumerate(data.sizes)]
     numbers = [own.cpu().numpy() for own in data.origins]
     return [(which, np.flatnonzero(own == number)) for which, own in enumerate(numbers) for number in np.unique(own)]
-
-
-def name_of(data: TwoSets, which: int) -> str:
-    """Return the name of a set, or of a group of sets, in messages."""
-    return f"set {which}" if data.origins is None else f"the group of sets with the {('higher', 'lower')[which]} priors"
 
 
 def check_held_out(name: str, fraction: float, size: int, n_training: int, n_held_out: int) -> None:
