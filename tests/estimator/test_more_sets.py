@@ -397,6 +397,8 @@ def test_source_of_many_sets():
         sets = np.repeat(range(10), [size] + [20] * 9)
         found = evaluate(rng.normal(size=len(sets)), sets, np.linspace(0.9, 0.1, 10), 0.5)
         assert re.search("no label was used: estimated from " + wanted, str(found))
+    found = evaluate(rng.normal(size=20), np.arange(20), np.linspace(0.9, 0.1, 20), 0.5)
+    assert found.source.endswith("estimated from 20 rows of 20 sets (1 row per set)")
     sets = np.repeat(range(8), 1000)
     found = evaluate(rng.normal(size=8000), sets, np.linspace(0.9, 0.1, 8), 0.5)
     assert found.source.endswith("1,000 + 1,000 rows of the 8 sets")
