@@ -59,8 +59,8 @@ class Evaluation:
         if len(sizes) > MAX_LISTED_SETS:
             same = min(self.sizes) == max(self.sizes)
             each = sizes[0] if same else f"{min(self.sizes):,} to {max(self.sizes):,}"
-            rows = "row" if each == "1" else "rows"
-            return f"no label was used: estimated from {sum(self.sizes):,} rows of {number} sets ({each} {rows} per set)"
+            each += " row per set" if each == "1" else " rows per set"
+            return f"no label was used: estimated from {sum(self.sizes):,} rows of {number} sets ({each})"
         if self.labels_used:
             return f"labels were used: {sizes[0]} positive and {sizes[1]} negative rows"
         return f"no label was used: estimated from {' + '.join(sizes)} rows of the {number} sets"
