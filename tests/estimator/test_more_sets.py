@@ -1,5 +1,7 @@
 """UUClassifier on more than two sets: training, evaluation and calibration without labels."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -215,8 +217,12 @@ def test_bad_sets(tables):
     with pytest.raises(ValueError, match="streamed sets support two sets, but set_priors has 4 values"):
         classifier().fit_sets(*[Streamed()] * 4)
     clf = classifier(epochs=1, n_estimators=1).fit_sets(*tables)
-    with pytest.raises(ValueError, match="sets contains no rows from set 1; .* requires all sets"):
-        clf.score(rows[sets != 1], sets[sets != 1])
+    with pytest.raises(ValueError, match="the rows come from 1 of the 4 sets, .* the same class prior .0.95."):
+        clf.score(rows[sets == 1], sets[sets == 1])
+    with pytest.raises(ValueError, match="validation_data has rows of 2 of the 4 sets, and all of them have high"):
+        classifier(n_estimators=1).fit(rows, sets, validation_data=(rows[:900], np.repeat([0, 3], 450)))
+    with pytest.raises(ValueError, match="the group of sets with the higher priors has only 1 sample"):
+        classifier((0.95, 0.05, 0.05)).fit_sets(tables[1][:1], tables[3], tables[3])
 
 
 # --------------------------------------------------------------------------------------------------- without any labels
@@ -240,6 +246,62 @@ def test_methods_of_a_fitted_classifier(tables, labeled, tmp_path):
     assert loaded.set_priors == PRIORS
     assert loaded.set_sizes_ == SIZES
     assert (loaded.decision_function(rows) == clf.decision_function(rows)).all()
+
+
+def test_estimates_need_rows_of_different_priors_only(tables):
+    """Sets without rows do not change a result: it equals that of a classifier for the other sets."""
+    rows, sets = np.concatenate(draw(PRIORS, SIZES, seed=5)), np.repeat(range(4), SIZES)
+    clf = classifier(n_estimators=1).fit_sets(*tables)
+    for used in ([0, 1, 3], [1, 2]):
+        inside = np.isin(sets, used)
+        priors, fewer = [PRIORS[which] for which in used], np.searchsorted(used, sets[inside])
+        found = clf.evaluate(rows[inside], sets=sets[inside])
+        scores = clf.decision_function(rows[inside])
+        wanted = evaluate(scores, fewer, priors, 0.5)
+        for name, estimate in wanted.by_name.items():
+            ours = found.by_name[name]
+            assert ours.unclipped == pytest.approx(estimate.unclipped)
+            tolerance = 0.03 if len(used) == 2 and name == "AUC" else 1e-6
+            assert ours.standard_error == pytest.approx(estimate.standard_error, rel=tolerance)
+        assert found.sizes == tuple(np.bincount(sets[inside], minlength=4))
+        assert clf.score(rows[inside], sets[inside]) == pytest.approx(found.accuracy.value, abs=1e-6)
+        ours, theirs = (fit_platt_scaling(scores, *known, 0.5) for known in ((sets[inside], PRIORS), (fewer, priors)))
+        assert (ours.slope, ours.intercept) == (pytest.approx(theirs.slope), pytest.approx(theirs.intercept))
+        difference = uu_accuracy_difference(scores, scores + 0.1, sets[inside], PRIORS, 0.5)
+        assert difference == uu_accuracy_difference(scores, scores + 0.1, fewer, priors, 0.5)
+    with pytest.raises(ValueError, match="the rows come from 1 of the 4 sets"):
+        evaluate([1.0, 2.0], [2, 2], PRIORS, 0.5)
+    with pytest.raises(ValueError, match="the rows come from 0 of the 4 sets; pass rows of sets with different"):
+        uu_auc([], [], PRIORS)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+@pytest.mark.parametrize("changes", [{}, {"n_estimators": 1, "validation_fraction": 0.2}], ids=["ensemble", "single"])
+def test_many_small_sets(size, changes, tmp_path):
+    priors = tuple(np.linspace(0.95, 0.05, 60).tolist())
+    X_new, y_new = np.concatenate(draw((1.0, 0.0), (500, 500), seed=9)), np.repeat([1, 0], 500)
+    clf = classifier(priors, calibrated=True, **changes).fit_sets(*draw(priors, (size,) * 60))
+    assert clf.scaling_ is not None
+    assert clf.score(X_new, np.repeat([1, 58], 500)) > 0.5
+    assert clf.evaluate(X_new, labels=y_new).accuracy.value > 0.6
+    assert sum(clf.held_out_sizes_) == (60 * size if not changes else 12 * size)
+    clf.save(tmp_path / "model")
+    assert (UUClassifier.load(tmp_path / "model").predict(X_new) == clf.predict(X_new)).all()
+
+
+def test_a_set_with_one_row(tables):
+    clf = classifier((0.95, 0.05, 0.5), epochs=2).fit_sets(tables[1], tables[3], tables[2][:1])
+    assert clf.out_of_fold_evaluation_.sizes == (400, 300, 1)
+
+
+@pytest.mark.parametrize("priors", [(0.9, 0.1), (0.9, 0.7, 0.5, 0.2, 0.1)])
+def test_other_priors_need_one_value_per_set(priors, tables):
+    clf = classifier(epochs=1).fit_sets(*tables)
+    rows, sets = np.concatenate(tables), np.repeat(range(4), SIZES)
+    message = f"set_priors has {len(priors)} values, but this classifier was trained on 4 sets"
+    with pytest.raises(ValueError, match=message):
+        clf.with_priors(priors, 0.5, rows, np.minimum(sets, len(priors) - 1))
+    assert clf.with_priors((0.3, 0.9, 0.5, 0.1), 0.4, rows, sets).set_priors == (0.3, 0.9, 0.5, 0.1)
 
 
 def test_validation_data_and_search(tables):
@@ -293,6 +355,55 @@ def test_intervals_contain_the_true_values():
     assert (hits >= 180).all()  # 190 are expected
 
 
+@pytest.mark.parametrize("priors", [tuple(np.linspace(0.9, 0.1, 300)), (0.9,) * 20 + (0.2,) * 280], ids=["even", "two"])
+def test_auc_interval_of_sets_with_one_row(priors):
+    rng, truth, hits, errors = np.random.default_rng(2), norm.cdf(2**-0.5), 0, []
+    values = []
+    for _ in range(200):
+        y = rng.random(300) < priors
+        found = uu_auc(rng.normal(y * 1.0), np.arange(300), priors)
+        hits += found.interval[0] <= truth <= found.interval[1]
+        errors.append(found.standard_error)
+        values.append(found.unclipped)
+    assert hits >= 180  # 190 are expected
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
+
+
+def test_difference_of_sets_with_one_row():
+    rng, priors, found = np.random.default_rng(3), np.linspace(0.9, 0.1, 300), []
+    for _ in range(200):
+        y = rng.random(300) < priors
+        first, second = rng.normal(2.0 * y - 1), rng.normal(1.0 * y - 0.5)
+        found.append(uu_accuracy_difference(first, second, np.arange(300), priors, 0.5))
+    truth = norm.cdf(1) - norm.cdf(0.5)
+    assert sum(own.interval[0] <= truth <= own.interval[1] for own in found) >= 180  # 190 are expected
+    errors, values = [own.standard_error for own in found], [own.unclipped for own in found]
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
+
+
+def test_auc_interval_of_sets_that_do_not_overlap():
+    """As for two sets, the interval is not empty although the variance within the sets is zero."""
+    sets, scores = np.repeat([0, 1, 2], 50), np.repeat([3.0, 1.0, -1.0], 50)
+    for values in (scores, scores + np.linspace(0, 0.5, 150)):
+        found = uu_auc(values, sets, (1.0, 0.999, 0.0))
+        assert found.value == pytest.approx(1, abs=0.001)
+        assert 0.95 < found.interval[0] < 0.99
+    assert uu_auc([2.0, 1.0, 0.0], [0, 1, 2], (0.9, 0.5, 0.1)).interval[0] < 0.5
+
+
+def test_source_of_many_sets():
+    rng = np.random.default_rng(0)
+    for size, wanted in ((20, "200 rows of 10 sets .20 rows per set."), (35, "215 rows of 10 sets .20 to 35 rows per")):
+        sets = np.repeat(range(10), [size] + [20] * 9)
+        found = evaluate(rng.normal(size=len(sets)), sets, np.linspace(0.9, 0.1, 10), 0.5)
+        assert re.search("no label was used: estimated from " + wanted, str(found))
+    found = evaluate(rng.normal(size=20), np.arange(20), np.linspace(0.9, 0.1, 20), 0.5)
+    assert found.source.endswith("estimated from 20 rows of 20 sets (1 row per set)")
+    sets = np.repeat(range(8), 1000)
+    found = evaluate(rng.normal(size=8000), sets, np.linspace(0.9, 0.1, 8), 0.5)
+    assert found.source.endswith("1,000 + 1,000 rows of the 8 sets")
+
+
 # --------------------------------------------------------------------------------------------------------------- groups
 
 
@@ -313,3 +424,36 @@ def test_groups_keep_the_set_of_every_row():
     for fold in range(5):
         inside = torch.cat([own[torch.from_numpy(part == fold)] for own, part in zip(data.origins, folds, strict=True)])
         assert torch.bincount(inside).tolist() == [60] * 4
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 8, 11])
+@pytest.mark.parametrize("copied", [False, True])
+def test_folds_and_held_out_rows_of_small_sets_are_balanced(size, copied):
+    """Rows that cannot be divided evenly within a set are divided evenly among the sets of a group."""
+    n_sets = 60
+    values = torch.arange(float(n_sets * size))
+    rows = DenseRows((values.remainder(n_sets * size - 10) if copied else values)[:, None])
+    sets = torch.arange(n_sets).repeat_interleave(size)
+    priors = tuple(np.linspace(0.9, 0.1, n_sets))
+    data = SetGroups.from_sets(sets, priors, 0.5).split(rows, sets)
+    slack = 10 if copied else 1
+    for own, number, total in zip(assign_folds(data, 5, 0), data.origins, data.sizes, strict=True):
+        counts = np.bincount(own, minlength=5)
+        assert np.abs(counts - total / 5).max() <= slack
+        for which in np.unique(number):
+            assert np.ptp(np.bincount(own[number.numpy() == which], minlength=5)) <= slack
+    training, held_out = hold_out(data, 0.1, 0)
+    for inside, out, total in zip(training.sizes, held_out.sizes, data.sizes, strict=True):
+        assert inside + out == total
+        assert abs(out - total / 10) <= slack
+    assert np.ptp(set_sizes(held_out, n_sets)) <= (2 if copied else 1)
+
+
+def test_messages_about_copies_name_the_group():
+    sets = torch.arange(30) % 3
+    groups = SetGroups.from_sets(sets, (0.9, 0.5, 0.1), 0.5)
+    data = groups.split(DenseRows(torch.ones(30, 1)), sets)
+    with pytest.raises(ValueError, match="the group of sets with the higher priors cannot be split into 3 folds"):
+        assign_folds(data, 3, 0)
+    with pytest.raises(ValueError, match="held out of the .* rows of the group of sets with the .* priors"):
+        hold_out(data, 0.1, 0)

@@ -8,11 +8,13 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import expit
+from torch.profiler import ProfilerActivity, profile
 
 from helpers.distributed_cases import gradients, network
 from uulearn import UURisk, uu_coefficients, uu_risk
 from uulearn.risk import accumulate, estimation_cost, get_loss, multi_set_coefficients, pn_risk
-from uulearn.risk.multiple_sets import surrogate_loss, surrogate_weights
+from uulearn.risk.functional import flat_sets
+from uulearn.risk.multiple_sets import count_rows, surrogate_loss, surrogate_weights
 from uulearn.surrogate import accuracy_weights, estimate_accuracy, set_posterior
 
 PRIORS = (0.9, 0.6, 0.35, 0.1)
@@ -215,6 +217,61 @@ def test_compiled_and_batched_scores(method):
     runs = torch.stack([scores, -scores])
     both = torch.func.vmap(criterion, in_dims=(0, None))(runs, sets)
     assert both.tolist() == pytest.approx([criterion(run, sets).item() for run in runs], rel=1e-6)
+    own = torch.stack([sets, sets.roll(1)])
+    each = [criterion(run, numbers).item() for run, numbers in zip(runs, own, strict=True)]
+    assert torch.func.vmap(criterion)(runs, own).tolist() == pytest.approx(each, rel=1e-6)
+
+
+@pytest.mark.parametrize("others", [(0.3, 0.1 + 0.2, 0.9), (1.0, 1 - 1e-9, 0.1), (0.0, 1e-9, 0.9)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_priors_that_differ_only_by_rounding_are_equal(others, reverse):
+    """The first two priors are equal up to rounding errors, and the batch has no rows of the third set."""
+    priors = (*others[:2][::-1], others[2]) if reverse else others
+    scores, sets = batch_of((2, 3))
+    found = uu_risk(scores, sets, priors, 0.4, method="unbiased")
+    ell = get_loss("sigmoid")
+    wanted = [0.4 * ell(scores).mean() * (others[0] == 1), 0.6 * ell(-scores).mean() * (others[0] == 0)]
+    assert [found.positive.item(), found.negative.item()] == pytest.approx([float(value) for value in wanted], abs=1e-6)
+
+
+def test_coefficients_of_rows_ignore_sets_without_rows():
+    """A classifier that always predicts one class has the error π or 1 − π on every selection of rows."""
+    priors = (0.9, 0.1) + (0.2,) * 20 + (0.3,) * 20
+    criterion = UURisk(priors, 0.3)
+    for sets in (torch.tensor([0] * 20 + [1] * 20), torch.arange(42), torch.tensor([1, 0, 30, 30])):
+        positive, negative = map(np.array, criterion.coefficients_of(sets))
+        assert (positive.sum(), negative.sum()) == (pytest.approx(0.3), pytest.approx(0.7))
+        weights = criterion.row_weights(sets)
+        for ours, theirs in ((positive, weights.positive), (negative, weights.negative)):
+            sums = np.bincount(sets.numpy(), theirs.numpy(), minlength=42)
+            np.testing.assert_allclose(ours, sums, atol=1e-6)
+    assert UURisk(PRIORS, 0.3).coefficients_of(torch.tensor([1, 1])) == ((0.0,) * 4, (0.0,) * 4)
+    two = UURisk((0.8, 0.3), 0.4)
+    assert two.coefficients_of(torch.tensor([0])) == two.coefficients.of_sets
+
+
+def test_memory_does_not_depend_on_the_number_of_sets():
+    """With 1,000 sets, no tensor has one value per row and set."""
+    n_sets, n = 1000, 2000
+    sets, scores = torch.arange(n) % n_sets, torch.zeros(n, dtype=torch.float64)
+    criterion = UURisk(torch.linspace(0.9, 0.1, n_sets).tolist(), 0.5)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        criterion(scores, sets)
+    assert max(event.self_cpu_memory_usage for event in profiler.events()) < 100 * n
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64])
+def test_values_that_are_not_set_numbers(dtype):
+    sets = torch.tensor([0, 2, 1, 2, 0, 2], dtype=dtype)
+    assert count_rows(sets, 3).tolist() == [2, 1, 3]
+    for value in (3, 200) if dtype == torch.uint8 else (3, -1, 1.5, torch.nan, torch.inf, -torch.inf):
+        if not dtype.is_floating_point and not isinstance(value, int):
+            continue
+        wrong = torch.cat([sets, torch.tensor([value], dtype=dtype)])
+        assert count_rows(wrong, 3).tolist() == [2, 1, 3]
+        with pytest.raises(ValueError, match="sets must be whole numbers from 0 to 2"):
+            flat_sets(wrong, 7, 3)
+    assert count_rows(torch.tensor([True, False, True]), 2).tolist() == [1, 2]
 
 
 # ------------------------------------------------------------------------------------------------------------ surrogate
@@ -241,3 +298,21 @@ def test_surrogate_is_minimized_by_the_log_odds():
     g = log_odds.clone().requires_grad_()
     surrogate_loss(g.repeat(4), weights).backward()
     assert g.grad.abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("priors", [(1.0, 0.5, 0.0), (1.0, 0.0), (0.9, 0.1)])
+@pytest.mark.parametrize("values", [(1.5, -0.5), (100.0, -100.0), (1e5, -1e5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_second_derivatives_of_the_surrogate_are_finite(priors, values, dtype):
+    scores = torch.tensor(values * 2, dtype=dtype, requires_grad=True)
+    objective = uu_risk(scores, torch.tensor([0, 0, 1, 1]), priors, 0.5, method="surrogate").objective
+    (gradient,) = torch.autograd.grad(objective, scores, create_graph=True)
+    assert gradient.isfinite().all()
+    assert torch.autograd.grad(gradient.sum(), scores)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("priors", [(1.0, 0.5, 0.0), (1.0, 0.0), PRIORS])
+def test_double_backward_of_the_surrogate(priors):
+    scores, sets = batch_of((2,) * len(priors))
+    criterion = UURisk(priors, 0.3, method="surrogate")
+    assert torch.autograd.gradgradcheck(lambda g: criterion(g, sets), scores.requires_grad_())

@@ -68,3 +68,8 @@ def set_sizes(data: TwoSets | StreamedSets, n_sets: int) -> tuple[int, ...]:
     if data.origins is None:
         return data.sizes
     return tuple(torch.bincount(torch.cat(data.origins).cpu(), minlength=n_sets).tolist())
+
+
+def set_name(data: TwoSets | StreamedSets, which: int) -> str:
+    """Return the name of a set, or of a group of sets, in messages."""
+    return f"set {which}" if data.origins is None else f"the group of sets with the {('higher', 'lower')[which]} priors"

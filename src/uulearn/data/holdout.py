@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from uulearn import defaults
+from uulearn.data.groups import set_name
 from uulearn.data.rows import Rows, SparseRows, TwoSets
 
 DIGEST_CHUNK_BYTES = 16 * 2**20
@@ -29,12 +30,13 @@ def hold_out(data: TwoSets, fraction: float, seed: int) -> tuple[TwoSets, TwoSet
     ((90, 180), (10, 20))
     """
     digests, parts = row_digests(data), strata(data)
-    chosen = choose_held_out([digests[which][own] for which, own in parts], fraction, seed)
+    groups = [which for which, _ in parts]
+    chosen = choose_held_out([digests[which][own] for which, own in parts], fraction, seed, groups)
     positions = [(which, own[out]) for (which, own), out in zip(parts, chosen, strict=True)]
     held_out = [np.sort(np.concatenate([own for of, own in positions if of == which])) for which in (0, 1)]
     training = [np.setdiff1d(np.arange(size), out) for size, out in zip(data.sizes, held_out, strict=True)]
     for which, (inside, out) in enumerate(zip(training, held_out, strict=True)):
-        check_held_out(which, fraction, data.sizes[which], len(inside), len(out))
+        check_held_out(set_name(data, which), fraction, data.sizes[which], len(inside), len(out))
     return data.pick(*training), data.pick(*held_out)
 
 
@@ -46,11 +48,11 @@ def strata(data: TwoSets) -> list[tuple[int, Positions]]:
     return [(which, np.flatnonzero(own == number)) for which, own in enumerate(numbers) for number in np.unique(own)]
 
 
-def check_held_out(which: int, fraction: float, size: int, n_training: int, n_held_out: int) -> None:
+def check_held_out(name: str, fraction: float, size: int, n_training: int, n_held_out: int) -> None:
     """Raise an error if the split leaves a set without training rows or without held-out rows."""
     if not n_training or not n_held_out:
         raise ValueError(
-            f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of set {which}: {n_training} rows "
+            f"a fraction of {fraction:g} cannot be held out of the {size:,} rows of {name}: {n_training} rows "
             f"would be left for training and {n_held_out} held out; use more rows or another fraction."
         )
 
@@ -65,18 +67,33 @@ def has_few_unique_rows(data: TwoSets) -> bool:
     )
 
 
-def choose_held_out(digests: Sequence[Positions], fraction: float, seed: int) -> list[Positions]:
-    """Return the positions of held-out rows: some of the rows with copies, and unique rows to reach the fraction."""
+def choose_held_out(
+    digests: Sequence[Positions], fraction: float, seed: int, groups: Sequence[int] | None = None
+) -> list[Positions]:
+    """Return the positions of held-out rows: some of the rows with copies, and unique rows to reach the fraction.
+
+    ``groups`` contains the group of each set; without groups, each set is a group. The fraction is rounded for the rows
+    of each group, so that rows of small sets are held out as well.
+
+    >>> held_out = choose_held_out([np.arange(4 * which, 4 * which + 4) for which in range(5)], 0.1, 0, groups=[0] * 5)
+    >>> [len(own) for own in held_out]
+    [0, 1, 0, 1, 0]
+    """
     rng = np.random.default_rng([seed, 1])
     _, number, counts = np.unique(np.concatenate(digests), return_inverse=True, return_counts=True)
     copied = rng.permutation(np.flatnonzero(counts > 1))
     drawn = np.zeros(len(counts), dtype=bool)
     drawn[copied[: round(fraction * len(copied))]] = True
     held_out = []
-    for numbers in np.split(number, np.cumsum([len(own) for own in digests])[:-1]):
+    parts = np.split(number, np.cumsum([len(own) for own in digests])[:-1])
+    totals: dict[int, int] = {}  # number of rows of each group, over the sets so far
+    for group, numbers in zip(range(len(parts)) if groups is None else groups, parts, strict=True):
+        before = totals.get(group, 0)
+        totals[group] = before + len(numbers)
+        wanted = round(fraction * totals[group]) - round(fraction * before)
         with_copies = np.flatnonzero(drawn[numbers])
         unique = rng.permutation(np.flatnonzero(counts[numbers] == 1))
-        missing = max(0, round(fraction * len(numbers)) - len(with_copies))
+        missing = max(0, wanted - len(with_copies))
         held_out.append(np.sort(np.concatenate([with_copies, unique[:missing]])))
     return held_out
 

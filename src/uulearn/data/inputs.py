@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _get_feature_names, column_or_1d
 from torch import Tensor
 
-from uulearn.data.groups import SetGroups
+from uulearn.data.groups import SetGroups, set_name
 from uulearn.data.rows import DenseRows, Rows, SparseRows, TwoSets
 from uulearn.data.streams import RowStream, StreamedSets
 
@@ -159,12 +159,15 @@ def read_held_out(
                 "pass rows with sets == 0 and rows with sets == 1."
             )
         if size == 1:
-            raise ValueError(f"set {which} has only 1 sample, but at least 2 rows of each set are required; add rows.")
+            each = "set" if groups is None else "group"
+            raise ValueError(
+                f"{set_name(data, which)} has only 1 sample, but at least 2 rows of each {each} are required; add rows."
+            )
     n_sets = _number_of_sets(groups)
     read_numbers = functools.partial(read_sets, n_sets=n_sets)
     validation = read_pair(validation_data, columns, read_numbers, any_shape=any_shape, name="validation_data")
     if validation is not None:
-        check_all_sets(validation[1], n_sets)
+        _check_validation_sets(validation[1], groups)
     test = read_pair(test_data, columns, read_labels, any_shape=any_shape, name="test_data")
     return FitData(data, columns, None if validation is None else _two_sets(*validation, groups), test)
 
@@ -220,7 +223,8 @@ def read_sets(sets: Any, n_rows: int, n_sets: int = 2) -> Tensor:
     values = column_or_1d(sets.detach().cpu().numpy() if isinstance(sets, Tensor) else sets, warn=True)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("Input y contains NaN or infinity: sets must be 0 or 1, the set that each row came from.")
-    check_classification_targets(values)
+    if n_sets == 2:
+        check_classification_targets(values)  # it warns about many small sets
     if len(values) != n_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but sets has "
@@ -275,14 +279,24 @@ def check_streams(first: Any, second: Any) -> tuple[RowStream, RowStream]:
     return first, second
 
 
-def check_all_sets(sets: Tensor, n_sets: int = 2) -> None:
-    """Raise an error if one of the sets has no rows, because an estimate without labels needs all sets."""
-    for which in range(n_sets):
+def _check_validation_sets(sets: Tensor, groups: SetGroups | None) -> None:
+    if groups is None:
+        check_both_sets(sets)
+    elif len(torch.bincount(groups.of_rows(sets)).nonzero()) < 2:
+        n_used = len(torch.bincount(sets).nonzero())
+        raise ValueError(
+            f"validation_data has rows of {n_used} of the {len(groups.set_priors)} sets, and all of them have high "
+            "priors or all have low priors; pass rows of sets with high and with low priors."
+        )
+
+
+def check_both_sets(sets: Tensor) -> None:
+    """Raise an error if one of two sets has no rows, because an estimate without labels needs both."""
+    for which in (0, 1):
         if not (sets == which).any():
             raise ValueError(
-                f"sets contains no rows from set {which}; estimating the accuracy without labels requires "
-                f"{'both' if n_sets == 2 else 'all'} sets. For labeled rows, use sklearn.metrics.accuracy_score(y, "
-                "clf.predict(X))."
+                f"sets contains no rows from set {which}; estimating the accuracy without labels requires both sets. "
+                "For labeled rows, use sklearn.metrics.accuracy_score(y, clf.predict(X))."
             )
 
 

@@ -76,7 +76,7 @@ def hold_out_streams(
     }
     for which, (_, mask) in chosen.items():
         size = streams[which].n_rows
-        check_held_out(which, fraction, size, size - len(excluded[which]), int(mask.sum()))
+        check_held_out(f"set {which}", fraction, size, size - len(excluded[which]), int(mask.sum()))
     # Positions of the held-out rows among the candidates, in the order of the set.
     order = {which: np.flatnonzero(mask)[np.argsort(c.numbers[mask])] for which, (c, mask) in chosen.items()}
     first_rows, second_rows = (chosen[which][0].rows[torch.from_numpy(order[which])] for which in (0, 1))

@@ -311,7 +311,8 @@ def warn_if_one_sided(
 
 def warn_if_suspicious(accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: Sequence[int]) -> None:
     """Warn if an estimated accuracy is so far below chance or above 1 that the priors or rows must be wrong."""
-    noise = SUSPICIOUS_ERRORS * estimation_cost(set_priors, target_prior, sizes).standard_error
+    used, rows = zip(*((prior, n) for prior, n in zip(set_priors, sizes, strict=True) if n), strict=True)
+    noise = SUSPICIOUS_ERRORS * estimation_cost(used, target_prior, rows).standard_error
     if 0.5 - noise <= accuracy <= 1 + noise:
         return
     explanation = (

@@ -133,7 +133,7 @@ def _split(X: Any, sets: Any, groups: SetGroups | None) -> tuple[pd.DataFrame, p
     frame = to_frame(X, "X")
     if groups is None:
         membership = inputs.read_sets(sets, len(frame))
-        inputs.check_all_sets(membership)
+        inputs.check_both_sets(membership)
     else:
         membership = groups.of_rows(inputs.read_sets(sets, len(frame), len(groups.set_priors)))
     return frame[(membership == 0).numpy()], frame[(membership == 1).numpy()]

@@ -27,7 +27,7 @@ from uulearn.metrics.new_rows import RowCheck, RowReference
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.models import ModelLike
 from uulearn.risk import get_loss, uu_risk
-from uulearn.risk.coefficients import check_priors, check_target_prior
+from uulearn.risk.coefficients import check_differ, check_priors, check_target_prior
 from uulearn.risk.corrections import MethodLike, get_method
 from uulearn.risk.losses import LossFunction, MarginLoss
 from uulearn.training import History
@@ -200,12 +200,18 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
     def with_priors(self, set_priors: Sequence[float], target_prior: float, X: Any, sets: Any) -> Self:
         """Return a copy of this classifier for other class priors of the sets, without training again.
 
-        The copy is calibrated on rows of both sets that were not used for training. A classifier trained with
+        The copy is calibrated on rows of all sets that were not used for training. A classifier trained with
         ``set_priors=None`` cannot predict classes before this call.
         """
         check_is_fitted(self, "trained_")
+        priors, n_sets = tuple(check_priors(set_priors, number="two or more")), len(self.set_sizes_)
+        if len(priors) != n_sets:
+            raise ValueError(
+                f"set_priors has {len(priors)} values, but this classifier was trained on {n_sets} sets; pass one "
+                "class prior per set."
+            )
         known = copy.copy(self)
-        known.set_priors = tuple(check_priors(set_priors, number="two or more"))
+        known.set_priors = priors
         known.target_prior = check_target_prior(target_prior)
         return known.calibrate(X, sets)
 
@@ -284,15 +290,18 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
         scores = self.decision_function(X)
         numbers = self._read_sets(sets, len(scores))
         risk = uu_risk(torch.from_numpy(scores), numbers, priors, self.target_prior, loss="zero_one", method="unbiased")
-        accuracy, sizes = 1 - risk.unbiased.item(), torch.bincount(numbers).tolist()
+        accuracy, sizes = 1 - risk.unbiased.item(), torch.bincount(numbers, minlength=len(priors)).tolist()
         warn_if_suspicious(accuracy, priors, self.target_prior, sizes)
         return min(max(accuracy, 0.0), 1.0)
 
     def _read_sets(self, sets: Any, n_rows: int) -> Tensor:
-        """Return the set of each row; every set needs rows."""
-        n_sets = len(self._known_priors())
-        numbers = inputs.read_sets(sets, n_rows, n_sets)
-        inputs.check_all_sets(numbers, n_sets)
+        """Return the set of each row; some of more than two sets may have no rows."""
+        priors = self._known_priors()
+        numbers = inputs.read_sets(sets, n_rows, len(priors))
+        if len(priors) == 2:
+            inputs.check_both_sets(numbers)
+        else:
+            check_differ([priors[which] for which in set(numbers.tolist())], len(priors))
         return numbers
 
     def _read(self, X: Any) -> Rows:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from uulearn.metrics.estimates import Floats, split_scores
+from uulearn.metrics.estimates import Floats, split_by_prior
 from uulearn.risk.coefficients import check_priors, check_target_prior
 
 # Maximum number of points that represent the scores in a fit; more scores are averaged in groups of neighbors.
@@ -64,8 +64,8 @@ def fit_platt_scaling(scores: Any, sets: Any, set_priors: Sequence[float], targe
     (2.0, 0.0)
     """
     priors, pi = np.array(check_priors(set_priors, number="two or more")), check_target_prior(target_prior)
-    parts = split_scores(scores, sets, len(priors))
-    values, sizes = np.concatenate(parts), np.array([len(part) for part in parts])
+    parts = split_by_prior(scores, sets, priors.tolist())
+    values, sizes = np.concatenate(parts), np.array([len(part) for part in parts])  # sets without rows are ignored
     if not np.isfinite(values).all():
         raise ValueError("scores must be finite, got an infinite score; check the model's output for these rows.")
     center, scale = _center_and_scale(values)

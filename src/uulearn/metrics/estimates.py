@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from uulearn.markup import notebook
+from uulearn.risk.coefficients import check_differ
 
 CI_LEVEL = 0.95  # default confidence level of intervals
 WIDE_INTERVAL = 0.3  # width above which an interval is reported as too wide to be useful
@@ -136,7 +137,7 @@ def clip_estimate(
 
 
 def split_scores(scores: Any, sets: Any, n_sets: int = 2) -> list[Floats]:
-    """Return the scores of each set, after checking both arrays."""
+    """Return the scores of each set, after checking both arrays; with two sets, both need rows."""
     values, membership = _read_pair(scores, sets, "sets")
     unknown = membership[~np.isin(membership, range(n_sets))]
     numbers = "0 or 1" if n_sets == 2 else f"whole numbers from 0 to {n_sets - 1}"
@@ -144,9 +145,18 @@ def split_scores(scores: Any, sets: Any, n_sets: int = 2) -> list[Floats]:
         raise ValueError(f"sets must be {numbers}, the set that each row came from, got {unknown[0]:g}.")
     parts = [values[membership == which] for which in range(n_sets)]
     for which, part in enumerate(parts):
-        if not len(part):
-            both = "both" if n_sets == 2 else "all"
-            raise ValueError(f"sets contains no rows from set {which}; pass rows from {both} sets.")
+        if n_sets == 2 and not len(part):
+            raise ValueError(f"sets contains no rows from set {which}; pass rows from both sets.")
+    return parts
+
+
+def split_by_prior(scores: Any, sets: Any, set_priors: Sequence[float]) -> list[Floats]:
+    """Return the scores of each set, after checking that the rows have different class priors.
+
+    Some of more than two sets may have no rows.
+    """
+    parts = split_scores(scores, sets, len(set_priors))
+    check_differ([prior for prior, part in zip(set_priors, parts, strict=True) if len(part)], len(set_priors))
     return parts
 
 

@@ -19,6 +19,9 @@ from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
 from uulearn.risk.coefficients import check_target_prior
 
+MAX_LISTED_SETS = 8
+"""Number of sets whose sizes are listed; the sizes of more sets are summarized."""
+
 
 class Verdict(Enum):
     """Comparison of a classifier with always predicting the more frequent class.
@@ -62,6 +65,11 @@ class Evaluation:
         """The rows of the estimates, and whether labels were used."""
         sizes = [f"{size:,}" for size in self.sizes]
         number = "two" if len(sizes) == 2 else len(sizes)
+        if len(sizes) > MAX_LISTED_SETS:
+            same = min(self.sizes) == max(self.sizes)
+            each = sizes[0] if same else f"{min(self.sizes):,} to {max(self.sizes):,}"
+            each += " row per set" if each == "1" else " rows per set"
+            return f"no label was used: estimated from {sum(self.sizes):,} rows of {number} sets ({each})"
         if self.labels_used:
             return f"labels were used: {sizes[0]} positive and {sizes[1]} negative rows"
         return f"no label was used: estimated from {' + '.join(sizes)} rows of the {number} sets"

@@ -23,7 +23,7 @@ from uulearn.metrics.estimates import (
     check_confidence,
     clip_estimate,
     combine_proportions,
-    split_scores,
+    split_by_prior,
     two_sided_quantile,
 )
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
@@ -40,7 +40,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class PredictedFractions:
-    """Fraction of each set that is predicted positive, with the sizes and priors of the sets."""
+    """Fraction of each set that is predicted positive, with the sizes and priors of the sets.
+
+    A set without rows has the fraction 0, and does not change the estimates.
+    """
 
     fractions: tuple[float, ...]
     sizes: tuple[int, ...]
@@ -51,8 +54,10 @@ class PredictedFractions:
     def combine(self, true_positive: float, false_positive: float, constant: float, most: float = 1.0) -> Estimate:
         """Estimate constant + true_positive·t + false_positive·f, a metric between 0 and ``most``."""
         weights = self._weights(true_positive, false_positive)
-        sizes = [size / self.error_scale**2 for size in self.sizes]
-        return combine_proportions(self.fractions, sizes, weights, constant, self.confidence, (0.0, most))
+        parts = zip(self.fractions, self.sizes, weights, strict=True)
+        known = [(fraction, size / self.error_scale**2, weight) for fraction, size, weight in parts if size]
+        fractions, sizes, weights = map(list, zip(*known, strict=True))
+        return combine_proportions(fractions, sizes, weights, constant, self.confidence, (0.0, most))
 
     def _weights(self, true_positive: float, false_positive: float) -> list[float]:
         """Return w with Σ w_j·θ_j = true_positive and Σ w_j·(1 − θ_j) = false_positive.
@@ -82,12 +87,14 @@ def predicted_fractions(
 ) -> PredictedFractions:
     """Return the fraction of rows above the threshold in each set, corrected if the scores are out-of-fold scores."""
     priors, confidence = check_priors(set_priors, number="two or more"), check_confidence(confidence)
-    parts = split_scores(scores, sets, len(priors))
+    parts = split_by_prior(scores, sets, priors)
     change, scale = (0.0, 0.0), 1.0
     if correction is not None:
         change, scale = correction.rates(threshold), correction.error_scale
     fractions = tuple(
         min(max(float((part > threshold).mean()) + prior * change[0] + (1 - prior) * change[1], 0.0), 1.0)
+        if len(part)
+        else 0.0
         for part, prior in zip(parts, priors, strict=True)
     )
     return PredictedFractions(fractions, tuple(map(len, parts)), tuple(priors), confidence, scale)
@@ -105,7 +112,8 @@ def uu_rates(
     sets : array of shape (n,)
         The set that each row came from, 0 or 1; for m sets, 0 to m − 1.
     set_priors : (θ, θ′), or m > 2 numbers
-        Class prior of each set. For more than two sets, the estimate with the smallest variance is returned.
+        Class prior of each set. For more than two sets, the returned estimate has the smallest variance if the variance
+        of the predictions is the same in all sets. Sets without rows are ignored.
     threshold : float
         Rows with a score above this value are predicted positive.
     confidence : float
@@ -205,12 +213,24 @@ def uu_accuracy_difference(
     0.5
     """
     priors, confidence = check_priors(set_priors, number="two or more"), check_confidence(confidence)
-    pairs = zip(*(split_scores(own, sets, len(priors)) for own in (scores, baseline)), strict=True)
+    pairs = zip(*(split_by_prior(own, sets, priors) for own in (scores, baseline)), strict=True)
     changes = [(new > threshold).astype(float) - (old > threshold).astype(float) for new, old in pairs]
-    coefficients = multi_set_coefficients(priors, [len(change) for change in changes], target_prior)
+    used = [prior for prior, change in zip(priors, changes, strict=True) if len(change)]
+    changes = [change for change in changes if len(change)]
+    coefficients = multi_set_coefficients(used, [len(change) for change in changes], target_prior)
     weighted = [(a - b, change) for a, b, change in zip(*coefficients, changes, strict=True)]
     value = sum(weight * float(change.mean()) for weight, change in weighted)
-    error = math.sqrt(sum(weight**2 * float(change.var()) / len(change) for weight, change in weighted))
+    variances = [float(change.var()) / len(change) for change in changes]
+    if len(used) > 2:
+        # In a set with one row, the difference from the expected value is used, a linear function of the class prior.
+        sizes = [len(change) for change in changes]
+        line = np.polyfit(np.repeat(used, sizes), np.concatenate(changes), 1)
+        factor = sum(sizes) / (sum(sizes) - 2)  # the two parameters of the line are estimated
+        for which, (prior, change) in enumerate(zip(used, changes, strict=True)):
+            if len(change) == 1:
+                variances[which] = factor * float(change[0] - np.polyval(line, prior)) ** 2
+    terms = zip(weighted, variances, strict=True)
+    error = math.sqrt(sum(weight**2 * variance for (weight, _), variance in terms))
     half = two_sided_quantile(confidence) * error
     return clip_estimate(value, error, (value - half, value + half), confidence, (-1.0, 1.0))
 
@@ -233,7 +253,7 @@ def uu_auc(
     """
     priors, confidence = check_priors(set_priors, number="two or more"), check_confidence(confidence)
     change, scale = (0.0, 1.0) if correction is None else (correction.auc(), correction.error_scale)
-    parts = split_scores(scores, sets, len(priors))
+    parts = split_by_prior(scores, sets, priors)
     if len(priors) > 2:
         value, error = _rank_slope(parts, priors)
         value, error = 0.5 + value + change, scale * error
@@ -255,7 +275,10 @@ def _rank_slope(parts: Sequence[Floats], priors: Sequence[float]) -> tuple[float
     """Return the slope of the ranks of rows, from 0 to 1, on the class priors of their sets, and its standard error.
 
     The standard error generalizes that of DeLong et al. (1988). A row contributes its own rank, and it changes the
-    ranks of the rows with higher scores. The variance of the sum of both is estimated within each set.
+    ranks of the rows with higher scores. The variance of the sum of both is estimated within each set. In a set with
+    one row, it is estimated by the squared difference from the expected value, because the expectations of both parts
+    are linear functions of the class prior. The variance is at least that of an AUC half a row away from 0 or 1, for
+    the rows with priors above and below the mean; otherwise, it would be zero if the sets do not overlap.
     """
     sizes, scores = [len(part) for part in parts], np.concatenate(parts)
     theta, n = np.repeat(priors, sizes), len(scores)
@@ -264,10 +287,19 @@ def _rank_slope(parts: Sequence[Floats], priors: Sequence[float]) -> tuple[float
     equal, weight = np.bincount(place), np.bincount(place, centered)
     below = ((np.cumsum(equal) - equal / 2) / n)[place]  # ties count as ½
     above = ((weight.sum() - np.cumsum(weight) + weight / 2) / n)[place]
-    influence = (centered * below + above) / float(centered @ centered)
+    spread = float(centered @ centered)
+    slope = float(centered @ below) / spread
+    influence = (centered * below + above) / spread
     within = np.split(influence, np.cumsum(sizes)[:-1])
     variance = sum(len(part) * float(part.var(ddof=1)) for part in within if len(part) > 1)
-    return float(centered @ below / (centered @ centered)), math.sqrt(variance)
+    alone = np.repeat(np.equal(sizes, 1), sizes)
+    expected = centered * (0.5 + slope * centered) + above.mean() + centered * float(centered @ above) / spread
+    error = (influence - expected / spread)[alone]
+    variance += float(error @ error) * n / max(1, n - 2)  # the two parameters of a line are estimated
+    higher = centered > 0
+    smaller = min(np.count_nonzero(higher), np.count_nonzero(~higher))
+    floor = 0.5 / smaller * (1 - 0.5 / smaller) / smaller / float(theta[higher].mean() - theta[~higher].mean()) ** 2
+    return slope, math.sqrt(max(variance, floor))
 
 
 def two_sample_auc(higher: Floats, lower: Floats, confidence: float, error_scale: float = 1.0) -> Estimate:

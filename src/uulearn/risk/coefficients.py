@@ -79,6 +79,23 @@ def check_priors(set_priors: Iterable[float], number: Literal["two", "two or mor
     return priors
 
 
+def check_differ(used_priors: Sequence[float], n_sets: int) -> None:
+    """Raise a ValueError if all rows of an estimate have the same class prior.
+
+    ``used_priors`` are the class priors of the sets with rows, out of ``n_sets`` sets.
+
+    >>> check_differ([0.5], 3)
+    Traceback (most recent call last):
+    ValueError: the rows come from 1 of the 3 sets, and all have the same class prior (0.5); pass rows of sets with ...
+    """
+    if not used_priors or max(used_priors) - min(used_priors) < EQUAL_PRIORS:
+        priors = f", and all have the same class prior ({used_priors[0]:g})" if used_priors else ""
+        raise ValueError(
+            f"the rows come from {len(used_priors)} of the {n_sets} sets{priors}; pass rows of sets with different "
+            "class priors."
+        )
+
+
 def check_target_prior(target_prior: float) -> float:
     """Return the target prior π as a float, or raise a ValueError that names the offending value."""
     if not isinstance(target_prior, Real) or not 0.0 < float(target_prior) < 1.0:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from uulearn import defaults
 from uulearn.risk.coefficients import (
+    EQUAL_PRIORS,
     MultiSetCoefficients,
     UUCoefficients,
     check_priors,
@@ -106,9 +107,24 @@ class UURisk(nn.Module):
         return uu_coefficients(self.set_priors, self.target_prior)
 
     def coefficients_of(self, sets: Tensor) -> MultiSetCoefficients:
-        """Return the coefficients of the risk of these rows; sets without rows are counted as one row."""
-        sizes = torch.bincount(sets, minlength=len(self.set_priors)).clamp(min=1).tolist()
-        return multi_set_coefficients(self.set_priors, sizes, self.target_prior)
+        """Return the coefficients of the risk of these rows.
+
+        With more than two sets, sets without rows have the coefficient 0. If all rows have the same class prior, all
+        coefficients are 0, like the risk terms.
+        """
+        n_sets = len(self.set_priors)
+        if n_sets == 2:
+            return self.coefficients.of_sets
+        sizes = torch.bincount(sets, minlength=n_sets).tolist()
+        used = [which for which, size in enumerate(sizes) if size]
+        priors = [self.set_priors[which] for which in used]
+        found = MultiSetCoefficients((0.0,) * n_sets, (0.0,) * n_sets)
+        if not used or max(priors) - min(priors) < EQUAL_PRIORS:
+            return found
+        known = multi_set_coefficients(priors, [sizes[which] for which in used], self.target_prior)
+        of_set = [dict(zip(used, part, strict=True)) for part in known]
+        positive, negative = (tuple(part.get(which, 0.0) for which in range(n_sets)) for part in of_set)
+        return MultiSetCoefficients(positive, negative)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
         """Return the training objective, a scalar."""

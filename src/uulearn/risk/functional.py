@@ -19,6 +19,7 @@ from uulearn.risk.multiple_sets import (
     SurrogateWeights,
     count_rows,
     multi_set_weights,
+    set_index,
     surrogate_loss,
     surrogate_weights,
 )
@@ -302,7 +303,7 @@ def flat_sets(sets: Tensor, n_rows: int, n_sets: int = 2) -> tuple[Tensor, Tenso
         raise ValueError(f"sets must have one value per score, got shape {tuple(sets.shape)} for {n_rows} scores.")
     if sets.dtype == torch.bool:
         return sets, None
-    unknown = (sets[:, None] != torch.arange(n_sets, device=sets.device)).all(1)
+    unknown = sets != set_index(sets, n_sets)
     hidden = torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(sets)
     if hidden or sets.device.type != "cpu":
         return sets, unknown

@@ -18,6 +18,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
+
+from uulearn.risk.coefficients import EQUAL_PRIORS
+
+# Argument above which softplus(x) is x: e⁻⁴⁰ is smaller than the precision of float64.
+SOFTPLUS_THRESHOLD = 40
 
 
 class SurrogateWeights(NamedTuple):
@@ -36,7 +42,18 @@ def count_rows(sets: Tensor, n_sets: int) -> Tensor:
     >>> count_rows(torch.tensor([0, 2, 2]), 3)
     tensor([1., 0., 2.], dtype=torch.float64)
     """
-    return (sets[:, None] == torch.arange(n_sets, device=sets.device)).double().sum(0)
+    index = set_index(sets, n_sets)
+    # `scatter_add` needs one value per set and per row, and `bincount` would wait for the GPU.
+    return torch.zeros(n_sets, dtype=torch.float64, device=sets.device).scatter_add(0, index, (sets == index).double())
+
+
+def set_index(sets: Tensor, n_sets: int) -> Tensor:
+    """Return set numbers that can be used as indices; a value that is not a set number is different in the result.
+
+    >>> set_index(torch.tensor([0.0, 2.0, 7.0]), 3)
+    tensor([0, 2, 2])
+    """
+    return sets.long().clamp(0, n_sets - 1)
 
 
 def multi_set_weights(
@@ -45,19 +62,21 @@ def multi_set_weights(
     """Return the weights of each row in the positive and in the negative risk term, in float64; shape (n,) each.
 
     ``counts`` is the number of rows of each set in the batch, shape (m,), in float64. If all rows of the batch have the
-    same class prior, the weights of a term are zero, except for rows of one class, whose risk term is the mean loss.
+    same class prior (up to `EQUAL_PRIORS`), the weights of a term are zero, except for rows of one class, whose risk
+    term is the mean loss.
     """
     theta = torch.tensor(set_priors, dtype=torch.float64, device=sets.device)
     rows, used = counts.sum().clamp(min=1), counts > 0
     mean = (counts * theta).sum() / rows
     centered = theta - mean
     lowest, highest = torch.where(used, theta, 1).min(), torch.where(used, theta, 0).max()
-    varies = highest > lowest
+    varies = highest - lowest >= EQUAL_PRIORS
+    all_positive, all_negative = 1 - lowest < EQUAL_PRIORS, highest < EQUAL_PRIORS
     variance = (counts * centered.square()).sum() / rows
     slope = torch.where(varies, centered / torch.where(varies, variance, 1), 0)
-    positive = torch.where(varies | (lowest == 1), target_prior / rows * (1 + (1 - mean) * slope), 0)
-    negative = torch.where(varies | (highest == 0), (1 - target_prior) / rows * (1 - mean * slope), 0)
-    index = _index(sets, len(theta))
+    positive = torch.where(varies | all_positive, target_prior / rows * (1 + (1 - mean) * slope), 0)
+    negative = torch.where(varies | all_negative, (1 - target_prior) / rows * (1 - mean * slope), 0)
+    index = set_index(sets, len(theta))
     return positive[index], negative[index]
 
 
@@ -68,7 +87,7 @@ def surrogate_weights(
     theta = torch.tensor(set_priors, dtype=torch.float64, device=sets.device)
     rows = counts.sum().clamp(min=1)
     fractions = counts / rows
-    pooled, index = (fractions * theta).sum(), _index(sets, len(theta))
+    pooled, index = (fractions * theta).sum(), set_index(sets, len(theta))
     return SurrogateWeights(
         (fractions * theta / target_prior).log().to(dtype)[index],
         (fractions * (1 - theta) / (1 - target_prior)).log().to(dtype)[index],
@@ -87,11 +106,19 @@ def surrogate_loss(scores: Tensor, weights: SurrogateWeights) -> Tensor:
     0.126928...
     """
     positive, negative, pooled_positive, pooled_negative, weight = weights
-    own = torch.logaddexp(scores + positive, negative)
-    pooled = torch.logaddexp(scores + pooled_positive, pooled_negative)
+    own = _log_add_exp(scores + positive, negative)
+    pooled = _log_add_exp(scores + pooled_positive, pooled_negative)
     return (weight * (pooled - own)).sum()
 
 
-def _index(sets: Tensor, n_sets: int) -> Tensor:
-    """Return set numbers that can be used as indices; the caller sets the weights of invalid rows to NaN."""
-    return sets.long().clamp(0, n_sets - 1)
+def _log_add_exp(x: Tensor, y: Tensor) -> Tensor:
+    """Return ln(eˣ + eʸ); x and y may be −∞, and y has no gradient.
+
+    The second derivative of `torch.logaddexp` is NaN if the difference is infinite or large.
+    """
+    finite = y > -torch.inf
+    return torch.where(
+        finite,
+        torch.where(finite, y, 0) + softplus(torch.where(finite, x - y, 0), threshold=SOFTPLUS_THRESHOLD),
+        x,
+    )
