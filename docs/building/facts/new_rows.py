@@ -10,6 +10,7 @@ from study_tables import Record, read_study, table
 SIZES = (100, 500, 2_000, 10_000)
 IMAGES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "kmnist": "Kuzushiji-MNIST"}
 FEW = 300  # rows per set at which the check finds little
+UNBALANCED = [1.0, 0.2]  # set priors of the fits with 100 and 5,000 rows per set
 
 
 def facts() -> dict[str, str]:
@@ -52,8 +53,10 @@ def _share(checks: Sequence[Record]) -> str:
 
 
 def _alarms(fits: Sequence[Record]) -> str:
-    large = [one for one in fits if one["configuration"]["size"] > FEW]
-    few = [one for one in fits if one["configuration"]["size"] <= FEW]
+    unbalanced = [one for one in fits if one["configuration"]["set_priors"] == UNBALANCED]
+    balanced = [one for one in fits if one["configuration"]["set_priors"] != UNBALANCED]
+    large = [one for one in balanced if one["configuration"]["size"] > FEW]
+    few = [one for one in balanced if one["configuration"]["size"] <= FEW]
     lines = {
         "held-back rows: simulations and tables": _checks(
             [one for one in fits if one["configuration"]["dataset"] not in IMAGES], "valid"
@@ -61,8 +64,10 @@ def _alarms(fits: Sequence[Record]) -> str:
         "held-back rows: images": _checks([one for one in fits if one["configuration"]["dataset"] in IMAGES], "valid"),
         "one column moved, sets of 1,000 or 3,000 rows": _checks(large, "column"),
         "one column moved, sets of at most 300 rows": _checks(few, "column"),
+        "one column moved, sets of 100 and 5,000 rows": _checks(unbalanced, "column"),
         "a new cluster, sets of 1,000 or 3,000 rows": _checks(large, "cluster"),
         "a new cluster, sets of at most 300 rows": _checks(few, "cluster"),
+        "a new cluster, sets of 100 and 5,000 rows": _checks(unbalanced, "cluster"),
         **{f"test rows of {title}": _checks(_of(fits, name), "test") for name, title in IMAGES.items()},
     }
     cells = [
