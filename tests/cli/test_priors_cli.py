@@ -116,7 +116,10 @@ def test_columns_are_matched_by_name(files):
         (("A.csv", "other.csv"), "only other.csv has the column 'd'; both files need the same columns"),
         (("other.csv", "A.csv"), "other.csv has 1 rows; each file needs at least two"),
         (("A.csv", "text.csv"), "text.csv has 1 rows; each file needs at least two"),
-        (("A.npy", "narrow.npy"), "only A.npy has the column '2'; both files need the same"),
+        (
+            ("A.npy", "narrow.npy"),
+            "A.npy has 3 columns, but narrow.npy has 2; compute all embeddings with the same encoder",
+        ),
         (("A.npy", "flat.npy"), "flat.npy contains an array of shape (600,), but a table needs two dimensions"),
         (("A.npy", "few.npy"), "set 1 has 50 rows"),
     ],

@@ -107,6 +107,13 @@ def test_bar_shows_the_interval(fitted):
     assert (float(dot.get("cx")) - start) / width == pytest.approx(accuracy.value, abs=0.001)
 
 
+def test_estimates_outside_zero_and_one_have_no_bar():
+    for value, interval in ((-0.33, (-0.4, -0.26)), (1.2, (0.9, 1.5)), (0.02, (-0.01, 0.05))):
+        root = parsed(Estimate(value, 0.03, interval)._repr_html_())
+        assert f"{value:.3f} ({interval[0]:.3f} to {interval[1]:.3f})" in text_of(root)
+        assert not list(svg(root, "svg"))
+
+
 def test_curves_show_the_risks(fitted):
     root = parsed(fitted.history_._repr_html_())
     curves = [line.get("points").split() for line in svg(root, "polyline")]

@@ -10,14 +10,16 @@ from scipy import sparse
 from scipy.special import logit
 from scipy.stats import norm
 
-from uulearn import UUClassifier
+from uulearn import UUClassifier, UURisk
 from uulearn.data import DenseRows
 from uulearn.data.folds import assign_folds
 from uulearn.data.groups import SetGroups, pooled_priors, set_sizes
 from uulearn.data.holdout import hold_out
-from uulearn.exceptions import CheckpointError
+from uulearn.exceptions import CheckpointError, ClosePriorsWarning
 from uulearn.metrics import evaluate, uu_accuracy, uu_accuracy_difference, uu_auc
-from uulearn.metrics.calibration import fit_platt_scaling
+from uulearn.metrics.calibration import PlattScaling, fit_platt_scaling
+from uulearn.metrics.out_of_fold import OutOfFoldCorrection
+from uulearn.metrics.rates import predicted_fractions
 from uulearn.priors import merge_bags
 from uulearn.selection import UUClassifierCV
 from uulearn.streaming import RowStream
@@ -210,6 +212,10 @@ def test_bad_sets(tables):
         ValueError, match="sets must be whole numbers from 0 to 3, because there are 4 set_priors, got 4"
     ):
         classifier().fit(rows, np.where(sets == 2, 4, sets))
+    with pytest.raises(ValueError, match="sets must be whole numbers from 0 to 3, .*, got None; use a numeric type"):
+        classifier().fit(rows, np.where(sets == 2, None, sets))
+    with pytest.raises(ValueError, match=r"sets must have one value per row, whole numbers from 0 to 3, got a table"):
+        classifier().fit(rows, np.stack([sets, sets], 1))
     with pytest.raises(ValueError, match="set 2 is empty, but training needs rows of all 4 sets"):
         classifier().fit(rows, np.where(sets == 2, 3, sets))
     with pytest.raises(ValueError, match="X0 has rows of shape .3,., but X3 has shape .2,.; all sets need the same"):
@@ -369,12 +375,47 @@ def test_auc_interval_of_sets_with_one_row(priors):
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15)
 
 
-def test_difference_of_sets_with_one_row():
-    rng, priors, found = np.random.default_rng(3), np.linspace(0.9, 0.1, 300), []
+@pytest.mark.parametrize(("n_sets", "rows"), [(300, 1), (150, 2), (60, 5), (10, 30)])
+def test_intervals_of_many_small_sets(n_sets, rows):
+    """The width of an interval depends on the rows, not on the number of sets that they are divided into."""
+    rng, priors, sets = np.random.default_rng(4), np.linspace(0.9, 0.1, n_sets), np.repeat(range(n_sets), rows)
+    true_values = {"accuracy": norm.cdf(1), "true-positive rate": norm.cdf(1), "false-positive rate": norm.cdf(-1)}
+    found = {name: [] for name in true_values}
     for _ in range(200):
-        y = rng.random(300) < priors
+        y = rng.random(len(sets)) < priors[sets]
+        metrics = evaluate(rng.normal(2.0 * y - 1), sets, priors, 0.5).by_name
+        for name, estimates in found.items():
+            estimates.append(metrics[name])
+    for name, truth in true_values.items():
+        inside = [own.interval[0] <= truth <= own.interval[1] for own in found[name]]
+        assert sum(inside) >= 180, name  # 190 are expected
+        errors, values = [own.standard_error for own in found[name]], [own.unclipped for own in found[name]]
+        assert np.mean(errors) == pytest.approx(np.std(values), rel=0.15), name
+
+
+@pytest.mark.parametrize("rows", [1, 10, 100])
+def test_correction_of_out_of_fold_scores_does_not_depend_on_the_size_of_the_sets(rows):
+    rng, n_sets = np.random.default_rng(5), 300 // rows
+    priors, sets = np.linspace(0.9, 0.1, n_sets), np.repeat(range(n_sets), rows)
+    y = rng.random(300) < priors[sets]
+    single = rng.normal(2.0 * y[:, None] - 1, 1.5, (300, 4))
+    scaling = PlattScaling(1.0, 0.0, prior=0.5)
+    correction = OutOfFoldCorrection(scaling, single, single.mean(axis=1), np.clip(y, 0.1, 0.9))
+    about = single[:, 0], sets, priors, 0.0, 0.95
+    plain, corrected = (predicted_fractions(*about, own).combine(0.5, -0.5, 0.5) for own in (None, correction))
+    gain = correction.rates(0.0)
+    assert gain[0] - gain[1] > 0.05
+    assert corrected.unclipped - plain.unclipped == pytest.approx((gain[0] - gain[1]) / 2)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_difference_of_small_sets(rows):
+    rng, found = np.random.default_rng(3), []
+    priors, sets = np.linspace(0.9, 0.1, 300 // rows), np.repeat(range(300 // rows), rows)
+    for _ in range(200):
+        y = rng.random(300) < priors[sets]
         first, second = rng.normal(2.0 * y - 1), rng.normal(1.0 * y - 0.5)
-        found.append(uu_accuracy_difference(first, second, np.arange(300), priors, 0.5))
+        found.append(uu_accuracy_difference(first, second, sets, priors, 0.5))
     truth = norm.cdf(1) - norm.cdf(0.5)
     assert sum(own.interval[0] <= truth <= own.interval[1] for own in found) >= 180  # 190 are expected
     errors, values = [own.standard_error for own in found], [own.unclipped for own in found]
@@ -389,6 +430,17 @@ def test_auc_interval_of_sets_that_do_not_overlap():
         assert found.value == pytest.approx(1, abs=0.001)
         assert 0.95 < found.interval[0] < 0.99
     assert uu_auc([2.0, 1.0, 0.0], [0, 1, 2], (0.9, 0.5, 0.1)).interval[0] < 0.5
+
+
+def test_many_sets_are_summarized():
+    priors = tuple(np.linspace(0.9, 0.1, 12))
+    clf = classifier(priors, epochs=1).fit_sets(*draw(priors, [60] * 12))
+    text = "12 sets, 720 rows in total, 10.0% to 90.0% positive"
+    assert clf.summary().splitlines()[0] == text
+    assert text in clf.results_html()
+    assert "set 1:" not in clf.summary() + clf.results_html()
+    with pytest.warns(ClosePriorsWarning, match=r"all set_priors differ by only 0.02, .* 120,000 rows"):
+        UURisk(np.linspace(0.51, 0.49, 12).tolist(), 0.5)
 
 
 def test_source_of_many_sets():

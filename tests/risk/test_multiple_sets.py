@@ -246,6 +246,13 @@ def test_coefficients_of_rows_ignore_sets_without_rows():
             sums = np.bincount(sets.numpy(), theirs.numpy(), minlength=42)
             np.testing.assert_allclose(ours, sums, atol=1e-6)
     assert UURisk(PRIORS, 0.3).coefficients_of(torch.tensor([1, 1])) == ((0.0,) * 4, (0.0,) * 4)
+    pure = UURisk((1.0, 0.5, 0.0, 0.0), 0.3)
+    assert pure.coefficients_of(torch.tensor([0, 0])).positive == pytest.approx((0.3, 0, 0, 0))
+    assert pure.coefficients_of(torch.tensor([2, 3, 3, 3])).negative == pytest.approx((0, 0, 0.175, 0.525))
+    with pytest.raises(ValueError, match="sets must be whole numbers from 0 to 3, .* got 4"):
+        pure.coefficients_of(torch.tensor([0, 4]))
+    with pytest.raises(ValueError, match="with 4 sets, the coefficients depend on the numbers of rows"):
+        _ = pure.coefficients
     two = UURisk((0.8, 0.3), 0.4)
     assert two.coefficients_of(torch.tensor([0])) == two.coefficients.of_sets
 

@@ -210,21 +210,26 @@ def _column_names(X: Any) -> NDArray[np.object_] | None:
 
 def read_sets(sets: Any, n_rows: int, n_sets: int = 2) -> Tensor:
     """Return the set of each row as a tensor of integers from 0 to ``n_sets`` − 1."""
+    numbers = "0 or 1" if n_sets == 2 else f"whole numbers from 0 to {n_sets - 1}"
+    tables = "X0, X1" if n_sets == 2 else "X0, X1, X2, …"
     if sets is None:
         raise ValueError(
-            "requires y to be passed, but the target y is None: pass sets, the set (0 or 1) of each row, or use "
-            "fit_sets(X0, X1)."
+            f"requires y to be passed, but the target y is None: pass sets, the set ({numbers}) of each row, or use "
+            f"fit_sets({tables})."
         )
     if np.ndim(sets) == 2 and np.shape(sets)[1] != 1:
         raise ValueError(
-            f"sets must have one value per row, 0 or 1, got a table of shape {tuple(np.shape(sets))}; to pass two "
-            "tables, use fit_sets(X0, X1)."
+            f"sets must have one value per row, {numbers}, got a table of shape {tuple(np.shape(sets))}; to pass one "
+            f"table per set, use fit_sets({tables})."
         )
     values = column_or_1d(sets.detach().cpu().numpy() if isinstance(sets, Tensor) else sets, warn=True)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError("Input y contains NaN or infinity: sets must be 0 or 1, the set that each row came from.")
+        raise ValueError(f"Input y contains NaN or infinity: sets must be {numbers}, the set that each row came from.")
     if n_sets == 2:
         check_classification_targets(values)  # it warns about many small sets
+    elif values.dtype.kind not in "biuf":
+        wrong = next((value for value in values.tolist() if not isinstance(value, int | float)), values.tolist()[0])
+        raise ValueError(f"sets must be {numbers}, the set that each row came from, got {wrong!r}; use a numeric type.")
     if len(values) != n_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but sets has "

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from uulearn.estimator.auto import describe_comparison
 from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.summary import describe_sets
 from uulearn.markup import notebook
 from uulearn.markup.text import label
 from uulearn.metrics import Evaluation, Verdict
@@ -90,11 +91,8 @@ def _held_out_error(classifier: TrainedClassifier) -> str:
 
 
 def _facts(classifier: TrainedClassifier) -> list[tuple[str, str]]:
-    priors = classifier.set_priors
-    sizes = [f"set {which}: {n:,} rows" for which, n in enumerate(classifier.set_sizes_)]
-    if priors is not None:
-        sizes = [f"{text}, {prior:.1%} positive" for text, prior in zip(sizes, priors, strict=True)]
-    facts = [("sets", "; ".join(sizes)), ("target prior", f"{classifier.target_prior:.1%} positive")]
+    sets = describe_sets(classifier.set_sizes_, classifier.set_priors)
+    facts = [("sets", sets), ("target prior", f"{classifier.target_prior:.1%} positive")]
     names = list(map(str, getattr(classifier, "feature_names_in_", [])))
     if names:
         more = f" and {len(names) - MAX_COLUMNS:,} more" if len(names) > MAX_COLUMNS else ""

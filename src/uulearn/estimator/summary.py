@@ -9,6 +9,7 @@ from uulearn.estimator.auto import describe_comparison
 from uulearn.estimator.learners import NetworkModel
 from uulearn.estimator.parameters import is_auto
 from uulearn.risk import estimation_cost, get_loss, multi_set_coefficients, uu_coefficients
+from uulearn.risk.coefficients import MAX_LISTED_SETS
 from uulearn.risk.corrections import METHOD_MEANINGS, get_method
 
 if TYPE_CHECKING:
@@ -86,29 +87,44 @@ def _assumptions(classifier: UUClassifier) -> list[str]:
     if isinstance(classifier.trained_, NetworkModel):
         how += f", matrix products in {classifier.precision_}"
     higher, check = "set 0 has the higher class prior", "unlabeled rows cannot confirm this, so verify it"
-    sets, target = "; ".join(f"set {which}: {n:,} rows" for which, n in enumerate(sizes)), []
+    sets, target = describe_sets(sizes, priors), []
     if priors is None:
         sets += "; their class priors are unknown"
     else:
-        known = enumerate(zip(sizes, priors, strict=True))
-        sets = "; ".join(f"set {which}: {n:,} rows, {prior:.1%} positive" for which, (n, prior) in known)
         name = "higher" if len(priors) == 2 else "highest"
         higher = f"set {priors.index(max(priors))} has the {name} class prior"
         cost = estimation_cost(priors, classifier.target_prior, sizes)
         target = [
-            f"target: {classifier.target_prior:.1%} positive; coefficients "
-            f"{_coefficients(priors, sizes, classifier.target_prior)}; for estimating the error, these rows are worth "
-            f"{round(cost.effective_rows):,} labeled rows"
+            f"target: {classifier.target_prior:.1%} positive; {_coefficients(priors, sizes, classifier.target_prior)}"
+            f"for estimating the error, these rows are worth {round(cost.effective_rows):,} labeled rows"
         ]
     return [sets, f"assumed: {higher}; {check}", *target, how]
 
 
+def describe_sets(sizes: Sequence[int], set_priors: Sequence[float] | None) -> str:
+    """Describe the sizes and, if known, the class priors of the sets; more than eight sets are summarized.
+
+    >>> describe_sets((700, 300), (0.8, 0.2))
+    'set 0: 700 rows, 80.0% positive; set 1: 300 rows, 20.0% positive'
+    >>> describe_sets([20] * 9, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
+    '9 sets, 180 rows in total, 10.0% to 90.0% positive'
+    """
+    if len(sizes) > MAX_LISTED_SETS:
+        text = f"{len(sizes)} sets, {sum(sizes):,} rows in total"
+        return text if set_priors is None else f"{text}, {min(set_priors):.1%} to {max(set_priors):.1%} positive"
+    each = [f"set {which}: {n:,} rows" for which, n in enumerate(sizes)]
+    if set_priors is not None:
+        each = [f"{text}, {prior:.1%} positive" for text, prior in zip(each, set_priors, strict=True)]
+    return "; ".join(each)
+
+
 def _coefficients(priors: Sequence[float], sizes: Sequence[int], target_prior: float) -> str:
-    """Return the coefficients of the risk as text."""
+    """Return the coefficients of the risk as text; an empty text if there are too many."""
     if len(priors) == 2:
         names = zip("abcd", uu_coefficients(priors, target_prior), strict=True)
-        return ", ".join(f"{name} = {value:.4g}" for name, value in names)
-    found = multi_set_coefficients(priors, sizes, target_prior)
-    return " and ".join(
-        f"{name} = ({', '.join(f'{value:.4g}' for value in values)})" for name, values in zip("ab", found, strict=True)
-    )
+        return f"coefficients {', '.join(f'{name} = {value:.4g}' for name, value in names)}; "
+    if len(priors) > MAX_LISTED_SETS:
+        return ""
+    found = zip("ab", multi_set_coefficients(priors, sizes, target_prior), strict=True)
+    listed = " and ".join(f"{name} = ({', '.join(f'{value:.4g}' for value in values)})" for name, values in found)
+    return f"coefficients {listed}; "

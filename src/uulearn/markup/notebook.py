@@ -28,7 +28,7 @@ MAX_TEXT = 400
 
 
 class Bar(NamedTuple):
-    """An estimate and its interval, drawn on a line from 0 to 1."""
+    """An estimate and its interval, drawn on a line from 0 to 1; not drawn if it is outside, such as a difference."""
 
     name: str
     value: float
@@ -77,8 +77,12 @@ def fact_table(rows: Sequence[tuple[str, str]]) -> Markup:
 
 def bar_table(bars: Sequence[Bar]) -> Markup:
     """Return a table of estimates, each with its interval on a line from 0 to 1."""
-    rows = [_row(_head(bar.name), _cell(bar.text, ";white-space:nowrap"), _cell(_interval(bar))) for bar in bars]
-    return _table(Markup("").join([*rows, _row(_head(""), _cell(""), _cell(_scale()))]))
+    drawn = [not any(number < 0 or number > 1 for number in (bar.value, *bar.interval)) for bar in bars]
+    rows = [
+        _row(_head(bar.name), _cell(bar.text, ";white-space:nowrap"), _cell(_interval(bar) if inside else ""))
+        for bar, inside in zip(bars, drawn, strict=True)
+    ]
+    return _table(Markup("").join([*rows, *([_row(_head(""), _cell(""), _cell(_scale()))] if any(drawn) else [])]))
 
 
 def curve_plot(title: str, epochs: Sequence[int], curves: Sequence[Curve], best: int | None = None) -> Markup:
@@ -123,14 +127,14 @@ def curve_plot(title: str, epochs: Sequence[int], curves: Sequence[Curve], best:
 
 def _interval(bar: Bar) -> Markup:
     """Draw an estimate as a dot, and its interval as a thick line."""
-    low, high = (min(max(end, 0.0), 1.0) for end in bar.interval)
+    low, high = bar.interval
     middle, parts = BAR_HEIGHT / 2, [_line(_at(0), BAR_HEIGHT / 2, _at(1), BAR_HEIGHT / 2, 0.3)]
     if all(map(math.isfinite, (bar.value, *bar.interval))):
         parts.append(
             element("line", x1=_at(low), x2=_at(high), y1=middle, y2=middle, stroke=BLUE, stroke_width=8,
                     stroke_linecap="round", class_="interval")
         )  # fmt: skip
-        parts.append(element("circle", cx=_at(min(max(bar.value, 0.0), 1.0)), cy=middle, r=3.2, fill="currentColor"))
+        parts.append(element("circle", cx=_at(bar.value), cy=middle, r=3.2, fill="currentColor"))
     return _small_svg(parts, f"{bar.name}: {bar.text}")
 
 

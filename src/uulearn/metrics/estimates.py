@@ -100,11 +100,13 @@ def combine_proportions(
     constant: float,
     confidence: float,
     bounds: tuple[float, float] = (0.0, 1.0),
+    least_error: float = 0.0,
 ) -> Estimate:
     """Estimate constant + Σ w·q from independent proportions q.
 
     The interval combines Wilson's intervals of the proportions (MOVER; Zou and Donner, 2008). The interval is therefore
-    reliable with few rows and with proportions near 0 or 1. The result is clipped to the bounds.
+    reliable with few rows and with proportions near 0 or 1. It is at least as wide as a normal interval with the
+    standard error ``least_error``. The result is clipped to the bounds.
     """
     z = two_sided_quantile(confidence)
     value, variance, below, above = constant, 0.0, 0.0, 0.0
@@ -114,8 +116,8 @@ def combine_proportions(
         ends = [weight * (end - proportion) for end in wilson_interval(proportion, n, z)]
         below += min(ends) ** 2
         above += max(ends) ** 2
-    interval = (value - math.sqrt(below), value + math.sqrt(above))
-    return clip_estimate(value, math.sqrt(variance), interval, confidence, bounds)
+    low, high = (value + sign * max(math.sqrt(end), z * least_error) for sign, end in ((-1, below), (1, above)))
+    return clip_estimate(value, max(math.sqrt(variance), least_error), (low, high), confidence, bounds)
 
 
 def clip_estimate(

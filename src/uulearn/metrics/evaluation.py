@@ -17,10 +17,7 @@ from uulearn.metrics.estimates import (
 )
 from uulearn.metrics.out_of_fold import OutOfFoldCorrection
 from uulearn.metrics.rates import PredictedFractions, predicted_fractions, two_sample_auc, uu_auc
-from uulearn.risk.coefficients import check_target_prior
-
-MAX_LISTED_SETS = 8
-"""Number of sets whose sizes are listed; the sizes of more sets are summarized."""
+from uulearn.risk.coefficients import MAX_LISTED_SETS, check_target_prior
 
 
 class Verdict(Enum):

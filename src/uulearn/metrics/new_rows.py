@@ -9,8 +9,9 @@ sets, `RowCounts` has the same counts of new rows, and three tests compare them:
 * all columns together, by the projections of the rows on principal components (Hotelling's T² test);
 * each column alone, by the fractions of rows above several thresholds (the smallest p-value, Bonferroni-corrected).
 
-Every test is run for all class priors from 0 to 1, and its largest p-value counts. The true class prior is among them,
-so false alarms are not more frequent than with a known class prior. Columns are compared only by thresholds that are
+The p-values of the scores and of the columns (the last two tests, combined at the same class prior) are computed for
+all class priors from 0 to 1, and the largest p-value counts. The true class prior is among them, so false alarms are
+not more frequent than with a known class prior. Columns are compared only by thresholds that are
 quantiles of the sets, or just below the smallest one, so an increasing transformation of a column changes nothing.
 """
 

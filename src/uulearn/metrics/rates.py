@@ -42,7 +42,8 @@ class Rates:
 class PredictedFractions:
     """Fraction of each set that is predicted positive, with the sizes and priors of the sets.
 
-    A set without rows has the fraction 0, and does not change the estimates.
+    The fraction of a small set can be outside [0, 1] after a correction for out-of-fold scores. A set without rows does
+    not change the estimates.
     """
 
     fractions: tuple[float, ...]
@@ -56,8 +57,27 @@ class PredictedFractions:
         weights = self._weights(true_positive, false_positive)
         parts = zip(self.fractions, self.sizes, weights, strict=True)
         known = [(fraction, size / self.error_scale**2, weight) for fraction, size, weight in parts if size]
-        fractions, sizes, weights = map(list, zip(*known, strict=True))
-        return combine_proportions(fractions, sizes, weights, constant, self.confidence, (0.0, most))
+        fractions, sizes, used = map(np.array, zip(*known, strict=True))
+        inside = fractions.clip(0, 1)
+        constant += float(used @ (fractions - inside))
+        error = self._pooled_error(weights) if len(known) > 2 else 0.0
+        return combine_proportions(
+            inside.tolist(), sizes.tolist(), used.tolist(), constant, self.confidence, (0.0, most), error
+        )
+
+    def _pooled_error(self, weights: Sequence[float]) -> float:
+        """Return the standard error of Σ w_j·q_j, if the expectation of q_j is θ_j·t + (1 − θ_j)·f.
+
+        The rates t and f are estimated from all sets. The variance within a set is unknown if the set has few rows, so
+        many small sets would have too small an error.
+        """
+        priors, sizes, fractions = map(np.array, (self.set_priors, self.sizes, self.fractions))
+        t, f = (float(np.array(self._weights(*rates)) @ fractions) for rates in ((1, 0), (0, 1)))
+        expected = (priors * t + (1 - priors) * f).clip(0, 1)
+        variances = np.square(weights) * expected * (1 - expected) / sizes.clip(min=1)
+        total = int(sizes.sum())
+        factor = total / max(1, total - 2)  # two rates are estimated
+        return self.error_scale * math.sqrt(factor * float(variances.sum()))
 
     def _weights(self, true_positive: float, false_positive: float) -> list[float]:
         """Return w with Σ w_j·θ_j = true_positive and Σ w_j·(1 − θ_j) = false_positive.
@@ -92,9 +112,7 @@ def predicted_fractions(
     if correction is not None:
         change, scale = correction.rates(threshold), correction.error_scale
     fractions = tuple(
-        min(max(float((part > threshold).mean()) + prior * change[0] + (1 - prior) * change[1], 0.0), 1.0)
-        if len(part)
-        else 0.0
+        float((part > threshold).mean()) + prior * change[0] + (1 - prior) * change[1] if len(part) else 0.0
         for part, prior in zip(parts, priors, strict=True)
     )
     return PredictedFractions(fractions, tuple(map(len, parts)), tuple(priors), confidence, scale)
@@ -220,7 +238,7 @@ def uu_accuracy_difference(
     coefficients = multi_set_coefficients(used, [len(change) for change in changes], target_prior)
     weighted = [(a - b, change) for a, b, change in zip(*coefficients, changes, strict=True)]
     value = sum(weight * float(change.mean()) for weight, change in weighted)
-    variances = [float(change.var()) / len(change) for change in changes]
+    variances = [float(change.var(ddof=1)) / len(change) if len(change) > 1 else 0.0 for change in changes]
     if len(used) > 2:
         # In a set with one row, the difference from the expected value is used, a linear function of the class prior.
         sizes = [len(change) for change in changes]

@@ -18,6 +18,8 @@ from uulearn.exceptions import ClosePriorsWarning
 CLOSE_PRIORS = 0.1
 # Below this |θ − θ′|, the priors are considered equal and rejected, because the coefficients would exceed 10⁵.
 EQUAL_PRIORS = 1e-6
+# Number of sets that are listed in a text; more sets are summarized.
+MAX_LISTED_SETS = 8
 
 
 class MultiSetCoefficients(NamedTuple):
@@ -219,10 +221,12 @@ def warn_if_close(
     largest = max(abs(value) for part in coefficients for value in part)
     cost = estimation_cost(priors, target_prior, rows)
     subject = "these" if sizes else "for example"
+    listed = len(priors) <= MAX_LISTED_SETS
+    values = f"set_priors=({', '.join(f'{prior:g}' for prior in priors)})" if listed else "all set_priors"
+    sample = " + ".join(f"{n:,}" for n in rows) if listed else f"{sum(rows):,}"
     warnings.warn(
-        f"set_priors=({', '.join(f'{prior:g}' for prior in priors)}) differ by only {gap:.3g}, so the coefficients are "
-        f"as large as {largest:.3g}: {subject} {' + '.join(f'{n:,}' for n in rows)} rows estimate the accuracy with a "
-        "standard error of up to "
+        f"{values} differ by only {gap:.3g}, so the coefficients are "
+        f"as large as {largest:.3g}: {subject} {sample} rows estimate the accuracy with a standard error of up to "
         f"{100 * cost.standard_error:.2g} points, equivalent to {max(1, round(cost.effective_rows)):,} labeled rows; "
         "use sets whose class priors differ more, or many more rows.",
         ClosePriorsWarning,

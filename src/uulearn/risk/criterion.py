@@ -8,12 +8,10 @@ from torch import Tensor, nn
 
 from uulearn import defaults
 from uulearn.risk.coefficients import (
-    EQUAL_PRIORS,
     MultiSetCoefficients,
     UUCoefficients,
     check_priors,
     check_target_prior,
-    multi_set_coefficients,
     uu_coefficients,
     warn_if_close,
 )
@@ -29,7 +27,7 @@ from uulearn.risk.functional import (
     flat_sets,
 )
 from uulearn.risk.losses import LossFunction, get_loss
-from uulearn.risk.multiple_sets import count_rows
+from uulearn.risk.multiple_sets import count_rows, multi_set_weights
 
 
 class UURisk(nn.Module):
@@ -103,27 +101,27 @@ class UURisk(nn.Module):
 
     @property
     def coefficients(self) -> UUCoefficients:
-        """The coefficients of two sets; for more sets, they depend on the numbers of rows in a batch."""
+        """The coefficients of two sets; for more sets, they depend on the numbers of rows (see `coefficients_of`)."""
+        if len(self.set_priors) > 2:
+            raise ValueError(
+                f"with {len(self.set_priors)} sets, the coefficients depend on the numbers of rows; call "
+                "coefficients_of(sets)."
+            )
         return uu_coefficients(self.set_priors, self.target_prior)
 
     def coefficients_of(self, sets: Tensor) -> MultiSetCoefficients:
         """Return the coefficients of the risk of these rows.
 
-        With more than two sets, sets without rows have the coefficient 0. If all rows have the same class prior, all
-        coefficients are 0, like the risk terms.
+        With more than two sets, sets without rows have the coefficient 0. If all rows have the same class prior, the
+        coefficients of a risk term are 0, except for rows of one class, whose risk term is the mean loss.
         """
         n_sets = len(self.set_priors)
         if n_sets == 2:
             return self.coefficients.of_sets
-        sizes = torch.bincount(sets, minlength=n_sets).tolist()
-        used = [which for which, size in enumerate(sizes) if size]
-        priors = [self.set_priors[which] for which in used]
-        found = MultiSetCoefficients((0.0,) * n_sets, (0.0,) * n_sets)
-        if not used or max(priors) - min(priors) < EQUAL_PRIORS:
-            return found
-        known = multi_set_coefficients(priors, [sizes[which] for which in used], self.target_prior)
-        of_set = [dict(zip(used, part, strict=True)) for part in known]
-        positive, negative = (tuple(part.get(which, 0.0) for which in range(n_sets)) for part in of_set)
+        counts = count_rows(flat_sets(sets, len(sets), n_sets)[0], n_sets)
+        each_set = torch.arange(n_sets, device=counts.device)
+        weights = multi_set_weights(each_set, self.set_priors, self.target_prior, counts)
+        positive, negative = (tuple((counts * own).tolist()) for own in weights)
         return MultiSetCoefficients(positive, negative)
 
     def forward(self, scores: Tensor, sets: Tensor) -> Tensor:
