@@ -1,5 +1,7 @@
 """Columns of lists of numbers, in which files store embeddings."""
 
+import weakref
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from uulearn.exceptions import TableError
-from uulearn.io.embeddings import ARRAY, list_lengths
+from uulearn.io.embeddings import ARRAY, list_lengths, measure
 from uulearn.io.reading import open_table, read_table
 from uulearn.tabular.frames import to_frame
 
@@ -150,6 +152,22 @@ def test_arrays_are_lists_without_a_name(tmp_path):
     assert list_lengths(read_table(tmp_path / "rows.csv")) == {}
     assert list_lengths(to_frame(pd.DataFrame({0: list(ROWS)}), "X")) == {"0": 3}
     assert list_lengths(to_frame(pd.DataFrame(ROWS, columns=[0.0, 1.0, 2.0]), "X")) == {}
+
+
+def test_batches_are_not_kept_after_they_have_been_read():
+    parts = [weakref.ref(batch := pa.record_batch({"e": pa.array([[1.0]])})), batch]
+
+    def batches():
+        yield parts.pop()
+        yield pa.record_batch({"e": pa.array([[2.0]])})
+
+    del batch
+    unread, lengths = measure(batches(), {0: pa.list_(pa.float64())}, ["e"], "FILE")
+    assert lengths == {0: 1}
+    assert next(unread).column(0).to_pylist() == [[1.0]]
+    assert parts[0]() is None
+    assert next(unread).column(0).to_pylist() == [[2.0]]
+    assert next(unread, None) is None
 
 
 def test_polars_arrays_are_embeddings():

@@ -9,7 +9,6 @@ Ordinary columns may have such names, too. Therefore, each frame of a reader con
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,13 @@ def measure(
     for at, length in found.items():
         if not length:
             raise TableError(f"column {names[at]!r} of {place} contains empty lists; remove the column from the file.")
-    return chain(read, batches), found
+
+    def unread() -> Iterator[Any]:
+        while read:
+            yield read.pop(0)  # `itertools.chain` would keep the batch until the end
+        yield from batches
+
+    return unread(), found
 
 
 def expand(column: Any, length: int, name: str, place: str, first_row: int) -> list[Any]:
