@@ -1,5 +1,9 @@
 """Folders of images as torchvision's users keep them: subfolders, sizes, color modes, formats and damaged files."""
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -51,6 +55,24 @@ def test_finds_images_in_subfolders_and_links_but_not_hidden_files(draw, tmp_pat
     paths, notes = paths_in(own)
     assert paths == ["again/e.png", "b.png", "ill/2026/c.PPM", "ill/a.jpg"]
     assert notes == [f"{own} has 1 files that are not images; they are ignored."]
+
+
+@pytest.mark.parametrize("locked", ["", "ill"])
+def test_folders_that_cannot_be_read_are_named(locked, draw, tmp_path, monkeypatch):
+    for name in ("b.png", "ill/a.png"):
+        save(draw.integers(0, 256, (4, 4), dtype=np.uint8), tmp_path / name)
+    scandir = os.scandir
+
+    def denied(path):
+        if Path(path) == tmp_path / locked:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(TableError) as caught:
+        open_rows(tmp_path, images=True)
+    fix = "request read permission, or move it to another folder"
+    assert str(caught.value) == f"{tmp_path / locked} cannot be read (Permission denied); {fix}."
 
 
 def test_finds_the_same_images_in_the_same_order_as_torchvision(draw, tmp_path):
