@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.images import IMAGE_SUFFIXES, ImageSchema, load_images, open_rows, survey_images
+from uulearn.tabular.images import FORMATS, IMAGE_SUFFIXES, ImageSchema, load_images, open_rows, survey_images
 
 GRAY, COLOR = ImageSchema("path", 4, 4, "L"), ImageSchema("path", 4, 4, "RGB")
 
@@ -32,6 +32,26 @@ def paths_in(folder):
 def test_reads_all_formats_of_torchvision():
     folder = pytest.importorskip("torchvision.datasets.folder", reason="needs the extra vision")
     assert set(folder.IMG_EXTENSIONS) <= set(IMAGE_SUFFIXES)
+
+
+def test_formats_are_those_of_the_suffixes():
+    known = Image.registered_extensions()
+    assert {known[suffix] for suffix in IMAGE_SUFFIXES} == set(FORMATS)
+
+
+def test_postscript_is_refused(tmp_path):
+    """Pillow would start Ghostscript to read it."""
+    lines = ("%!PS-Adobe-3.0 EPSF-3.0", "%%BoundingBox: 0 0 4 4", "%%EndComments", "0 0 4 4 rectfill", "%%EOF", "")
+    (tmp_path / "x.png").write_text("\n".join(lines))
+    with Image.open(tmp_path / "x.png") as image:
+        assert image.format == "EPS"
+    expected = (
+        r"/x\.png is not a readable image; expected one of the formats PNG, JPEG, .*; convert, replace or remove it\.$"
+    )
+    with pytest.raises(TableError, match=expected):
+        survey_images([tmp_path], None, None)
+    with pytest.raises(TableError, match=expected):
+        load_images(["x.png"], tmp_path, COLOR)
 
 
 @pytest.mark.parametrize("suffix", [*IMAGE_SUFFIXES, ".PNG"])

@@ -22,6 +22,8 @@ from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_ta
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 """All formats of torchvision's ``ImageFolder``, and GIF (the first frame)."""
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
+"""Pillow's names of these formats. Without them, Pillow would read PostScript in a .png file with Ghostscript."""
 PATH = "path"  # name of the only column of a folder of images
 DEFAULT_SIZE = 32  # pixels per side, for the built-in networks
 PHOTO_SIZE = 224  # pixels per side, for the networks of torchvision
@@ -203,7 +205,7 @@ def _opened(folder: Path, path: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return Image.open(place)
+            return Image.open(place, formats=FORMATS)
     except FileNotFoundError:
         if place.is_symlink():
             target = os.path.realpath(place)
@@ -211,5 +213,10 @@ def _opened(folder: Path, path: Any) -> Any:
         raise TableError(f"{place} does not exist; image paths are relative to {folder}.") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise TableError(f"{place} has too many pixels to open safely; resize it.") from None
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+    except UnidentifiedImageError:
+        raise TableError(
+            f"{place} is not a readable image; expected one of the formats {', '.join(FORMATS)}; convert, replace or "
+            "remove it."
+        ) from None
+    except (OSError, ValueError, SyntaxError) as error:
         raise TableError(f"{place} is not a readable image ({error}); replace or remove it.") from error
