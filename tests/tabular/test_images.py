@@ -157,11 +157,15 @@ def test_all_color_modes_become_gray_or_color(mode, wanted, draw, tmp_path):
     assert schema.mode == wanted
     (found,) = load_images(paths_in(tmp_path)[0], tmp_path, schema)
     if mode in ("RGB", "RGBA"):
-        np.testing.assert_array_equal(found, pixels.transpose(2, 0, 1))
+        expected = pixels
     elif mode == "I;16":  # Pillow would clip all values above 255
-        np.testing.assert_array_equal(found[0], pixels[..., 0])
+        expected = pixels[..., 0]
+    elif mode in ("L", "LA"):
+        expected = np.asarray(image.getchannel("L"))
     else:
-        assert found.max() > found.min()
+        expected = np.asarray(image.convert(wanted))
+    np.testing.assert_array_equal(found, np.atleast_3d(expected).transpose(2, 0, 1))
+    assert found.max() > found.min()
 
 
 def test_transparent_palettes_are_read_without_a_warning(draw, tmp_path):
