@@ -146,6 +146,81 @@ def test_the_report_describes_the_columns_together(models):
         assert f"1 used: `{shown}`." in format_model_card(facts)
 
 
+def save_tables(folder, width):
+    """Write two CSV files with ordinary columns; the names of some look like positions of a list."""
+    paths = []
+    for seed, (name, prior) in enumerate([("a", 0.8), ("b", 0.2)]):
+        frame = pd.DataFrame(draw(120, prior, seed, width)).add_prefix("dose[").add_suffix("]")
+        frame["grade[0]"] = np.where(frame["dose[0]"] > 0.5, "high", "low")
+        frame["dose"], frame["z"] = draw(120, prior, seed + 10, 2).T
+        frame.to_csv(folder / f"{name}.csv", index=False)
+        paths.append(str(folder / f"{name}.csv"))
+    return paths
+
+
+def test_ordinary_columns_are_not_embeddings(tmp_path):
+    paths = save_tables(tmp_path, 3)
+    model = fit(paths, drop=("dose[2]",))
+    names = ["dose[0]", "dose[1]", "grade[0]", "dose", "z"]
+    assert [column.name for column in model.facts.columns if column.used] == names
+    assert "5 used: `dose[0]`, `dose[1]`, `grade[0]`, `dose`, `z`." in format_model_card(model.facts)
+    importance = {entry.column: entry for entry in model.facts.importance}
+    assert importance.keys() == set(names)
+    assert importance["grade[0]"].highest in ("high", "low")
+    assert importance["dose[1]"].direction is not None
+    rows = pd.read_csv(paths[0])
+    for new in (rows.drop(columns="dose[2]"), rows.assign(**{"dose[3]": 1.0})):
+        new.to_csv(tmp_path / "new.csv", index=False)
+        assert score_file(model, str(tmp_path / "new.csv"), str(tmp_path / "scored.csv")) == 120
+
+
+def test_files_may_differ_in_dropped_columns(tmp_path):
+    paths = save_tables(tmp_path, 3)
+    pd.read_csv(paths[1]).drop(columns="dose[2]").to_csv(paths[1], index=False)
+    assert len(fit(paths, drop=("dose[2]",)).schema.names) == 5
+    lists = save_sets(tmp_path, ".parquet", age=np.random.default_rng(0).integers(20, 80, 120))
+    save(tmp_path / "b.parquet", draw(120, 0.2, seed=1, width=WIDTH + 1), age=np.arange(120) % 50)
+    model = fit(lists, drop=("embedding",))
+    assert model.schema.names == ["age"]
+    new = save(tmp_path / "new.parquet", draw(50, 0.5, seed=7, width=WIDTH + 2), age=np.arange(50))
+    assert score_file(model, new, str(tmp_path / "scored.csv")) == 50
+
+
+def test_a_dropped_last_column_of_an_array_may_be_missing_in_new_rows(tmp_path):
+    paths = save_sets(tmp_path, ".npy")
+    model = fit(paths, drop=(str(WIDTH - 1),))
+    for width in (WIDTH - 1, WIDTH):
+        new = save(tmp_path / "new.npy", draw(50, 0.5, seed=7, width=width))
+        assert score_file(model, new, str(tmp_path / "scored.csv")) == 50
+    for width in (WIDTH - 2, WIDTH + 1):
+        with pytest.raises(TableError, match=f"has {width} columns, but the training data has 60; compute all"):
+            score_file(model, save(tmp_path / "new.npy", draw(50, 0.5, seed=7, width=width)), str(tmp_path / "x.csv"))
+
+
+@pytest.mark.parametrize(
+    "convert", [list, np.asarray, pd.DataFrame, lambda rows: pd.DataFrame({"embedding": list(rows)})]
+)
+def test_tables_in_memory_of_another_encoder_are_rejected(convert):
+    tables = [convert(draw(60, prior, seed)) for seed, prior in enumerate((0.8, 0.2))]
+    encoder = TableEncoder().fit_sets(*tables)
+    for width in (WIDTH - 1, WIDTH + 1):
+        with pytest.raises(TableError, match=f"{width} .*but .*60.*; compute all embeddings with the same encoder"):
+            encoder.transform(convert(draw(5, 0.5, seed=7, width=width)))
+    with pytest.raises(TableError, match=r"60 .*but .*61.*; compute all embeddings with the same encoder"):
+        TableEncoder().fit_sets(tables[0], convert(draw(60, 0.2, seed=1, width=WIDTH + 1)))
+
+
+def test_rows_of_one_frame_with_set_numbers_are_embeddings():
+    rows = pd.DataFrame({"embedding": list(np.concatenate([draw(60, 0.8, 0), draw(60, 0.2, 1)]))})
+    sets = np.repeat([0, 1], 60)
+    python = UUClassifier((0.8, 0.2), random_state=0, **OPTIONS).fit(rows, sets)
+    assert python.encoder_.schema_.lists == {"embedding": 60}
+    more = UUClassifier((0.8, 0.5, 0.2), random_state=0, **OPTIONS).fit_sets(rows[:40], rows[40:80], rows[80:])
+    assert more.encoder_.schema_.lists == {"embedding": 60}
+    with pytest.raises(TableError, match="61 values per row in X, but 60 in the training data"):
+        python.predict(pd.DataFrame({"embedding": list(draw(5, 0.5, 7, WIDTH + 1))}))
+
+
 def test_constant_positions_are_named_together(tmp_path):
     rows = [draw(120, prior, seed) for seed, prior in enumerate((0.8, 0.2))]
     for own in rows:

@@ -1,5 +1,7 @@
 """Columns of lists of numbers, in which files store embeddings."""
 
+import weakref
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from uulearn.exceptions import TableError
+from uulearn.io.embeddings import ARRAY, list_lengths, measure
 from uulearn.io.reading import open_table, read_table
 from uulearn.tabular.frames import to_frame
 
@@ -116,6 +119,55 @@ def test_data_frames_have_the_columns_of_a_file(tmp_path, kind):
     ):
         found = to_frame(frame, "X")
         pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_frames_contain_the_lengths_of_their_lists(tmp_path, suffix):
+    """Ordinary columns may have the same names as the positions of a list."""
+    path = write(tmp_path / f"rows{suffix}", **{"x[0]": [1, 2, 3, 4], "x[1]": [5, 6, 7, 8]}, e=KINDS["list"])
+    with open_table(path, chunk_rows=3) as reader:
+        assert [list_lengths(frame) for frame in reader] == [{"e": 3}, {"e": 3}]
+    frame = read_table(path)
+    assert list_lengths(frame) == {"e": 3}
+    assert list_lengths(frame[frame["x[0]"] > 1]) == {"e": 3}
+    assert list_lengths(to_frame(frame, "X")) == {"e": 3}
+    assert list_lengths(frame.drop(columns="e[1]")) == list_lengths(frame.add_prefix("new ")) == {}
+    given = pd.DataFrame({"e": list(ROWS), "x[0]": [1, 2, 3, 4]})
+    assert list_lengths(to_frame(given, "X")) == list_lengths(to_frame(pa.Table.from_pandas(given), "X")) == {"e": 3}
+    assert given.attrs == {}
+
+
+def test_folders_of_files_contain_the_lengths_of_their_lists(tmp_path):
+    for name in "ab":
+        write(tmp_path / f"{name}.parquet", e=KINDS["list"])
+    assert list_lengths(read_table(tmp_path)) == {"e": 3}
+
+
+def test_arrays_are_lists_without_a_name(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    np.savez(tmp_path / "rows.npz", ROWS)
+    pd.DataFrame(ROWS).to_csv(tmp_path / "rows.csv", index=False, header=["a", "1", "2"])
+    for rows in (read_table(tmp_path / "rows.npy"), read_table(tmp_path / "rows.npz"), ROWS, pd.DataFrame(ROWS)):
+        assert list_lengths(to_frame(rows, "X")) == {ARRAY: 3}
+    assert list_lengths(read_table(tmp_path / "rows.csv")) == {}
+    assert list_lengths(to_frame(pd.DataFrame({0: list(ROWS)}), "X")) == {"0": 3}
+    assert list_lengths(to_frame(pd.DataFrame(ROWS, columns=[0.0, 1.0, 2.0]), "X")) == {}
+
+
+def test_batches_are_not_kept_after_they_have_been_read():
+    parts = [weakref.ref(batch := pa.record_batch({"e": pa.array([[1.0]])})), batch]
+
+    def batches():
+        yield parts.pop()
+        yield pa.record_batch({"e": pa.array([[2.0]])})
+
+    del batch
+    unread, lengths = measure(batches(), {0: pa.list_(pa.float64())}, ["e"], "FILE")
+    assert lengths == {0: 1}
+    assert next(unread).column(0).to_pylist() == [[1.0]]
+    assert parts[0]() is None
+    assert next(unread).column(0).to_pylist() == [[2.0]]
+    assert next(unread, None) is None
 
 
 def test_polars_arrays_are_embeddings():

@@ -1,11 +1,15 @@
 """Folders of images as torchvision's users keep them: subfolders, sizes, color modes, formats and damaged files."""
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.images import IMAGE_SUFFIXES, ImageSchema, load_images, open_rows, survey_images
+from uulearn.tabular.images import FORMATS, IMAGE_SUFFIXES, ImageSchema, load_images, open_rows, survey_images
 
 GRAY, COLOR = ImageSchema("path", 4, 4, "L"), ImageSchema("path", 4, 4, "RGB")
 
@@ -30,6 +34,26 @@ def test_reads_all_formats_of_torchvision():
     assert set(folder.IMG_EXTENSIONS) <= set(IMAGE_SUFFIXES)
 
 
+def test_formats_are_those_of_the_suffixes():
+    known = Image.registered_extensions()
+    assert {known[suffix] for suffix in IMAGE_SUFFIXES} == set(FORMATS)
+
+
+def test_postscript_is_refused(tmp_path):
+    """Pillow would start Ghostscript to read it."""
+    lines = ("%!PS-Adobe-3.0 EPSF-3.0", "%%BoundingBox: 0 0 4 4", "%%EndComments", "0 0 4 4 rectfill", "%%EOF", "")
+    (tmp_path / "x.png").write_text("\n".join(lines))
+    with Image.open(tmp_path / "x.png") as image:
+        assert image.format == "EPS"
+    expected = (
+        r"/x\.png is not a readable image; expected one of the formats PNG, JPEG, .*; convert, replace or remove it\.$"
+    )
+    with pytest.raises(TableError, match=expected):
+        survey_images([tmp_path], None, None)
+    with pytest.raises(TableError, match=expected):
+        load_images(["x.png"], tmp_path, COLOR)
+
+
 @pytest.mark.parametrize("suffix", [*IMAGE_SUFFIXES, ".PNG"])
 def test_reads_each_format(suffix, draw, tmp_path):
     pixels = np.full((4, 4), 128, dtype=np.uint8)
@@ -51,6 +75,24 @@ def test_finds_images_in_subfolders_and_links_but_not_hidden_files(draw, tmp_pat
     paths, notes = paths_in(own)
     assert paths == ["again/e.png", "b.png", "ill/2026/c.PPM", "ill/a.jpg"]
     assert notes == [f"{own} has 1 files that are not images; they are ignored."]
+
+
+@pytest.mark.parametrize("locked", ["", "ill"])
+def test_folders_that_cannot_be_read_are_named(locked, draw, tmp_path, monkeypatch):
+    for name in ("b.png", "ill/a.png"):
+        save(draw.integers(0, 256, (4, 4), dtype=np.uint8), tmp_path / name)
+    scandir = os.scandir
+
+    def denied(path):
+        if Path(path) == tmp_path / locked:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(TableError) as caught:
+        open_rows(tmp_path, images=True)
+    fix = "request read permission, or move it to another folder"
+    assert str(caught.value) == f"{tmp_path / locked} cannot be read (Permission denied); {fix}."
 
 
 def test_finds_the_same_images_in_the_same_order_as_torchvision(draw, tmp_path):
@@ -115,11 +157,15 @@ def test_all_color_modes_become_gray_or_color(mode, wanted, draw, tmp_path):
     assert schema.mode == wanted
     (found,) = load_images(paths_in(tmp_path)[0], tmp_path, schema)
     if mode in ("RGB", "RGBA"):
-        np.testing.assert_array_equal(found, pixels.transpose(2, 0, 1))
+        expected = pixels
     elif mode == "I;16":  # Pillow would clip all values above 255
-        np.testing.assert_array_equal(found[0], pixels[..., 0])
+        expected = pixels[..., 0]
+    elif mode in ("L", "LA"):
+        expected = np.asarray(image.getchannel("L"))
     else:
-        assert found.max() > found.min()
+        expected = np.asarray(image.convert(wanted))
+    np.testing.assert_array_equal(found, np.atleast_3d(expected).transpose(2, 0, 1))
+    assert found.max() > found.min()
 
 
 def test_transparent_palettes_are_read_without_a_warning(draw, tmp_path):

@@ -769,7 +769,8 @@ def test_half_a_surrogate_pair_is_replaced():
 
 
 def test_schema_round_trip():
-    schema = Schema((*SCHEMA.columns, TableColumn("größe", "number", missing=True)), ("id",), {"x": "a copy of 'n'"})
+    columns = (*SCHEMA.columns, TableColumn("größe", "number", missing=True), TableColumn("e[0]", "number"))
+    schema = Schema(columns, ("id",), {"x": "a copy of 'n'", "e[1]": "dropped by --drop"}, {"e": 2})
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict(), ensure_ascii=False))) == schema
 
 
@@ -780,7 +781,7 @@ GOOD = SCHEMA.to_dict()
     ("change", "message"),
     [
         (lambda data: [], "a schema must be an object, got list"),
-        (lambda data: data | {"format_version": 2}, "format_version is 2"),
+        (lambda data: data | {"format_version": 1}, "format_version is 1, expected 2"),
         (lambda data: data | {"extra": 1}, "a schema must not have 'extra'"),
         (lambda data: {key: value for key, value in data.items() if key != "ids"}, "a schema must have ids"),
         (lambda data: data | {"columns": {}}, "columns must be a list"),
@@ -801,6 +802,12 @@ GOOD = SCHEMA.to_dict()
         (lambda data: data | {"ids": ["n"]}, "'n'. occurs twice"),
         (lambda data: data | {"ids": [1]}, "ids must be column names"),
         (lambda data: data | {"left_out": {"x": 1}}, "left_out must map"),
+        (lambda data: {key: value for key, value in data.items() if key != "lists"}, "a schema must have lists"),
+        (lambda data: data | {"lists": []}, "lists must be a dict"),
+        (lambda data: data | {"lists": {"e": 2}}, "list 'e' must have 2 columns"),
+        (lambda data: data | {"left_out": {"e[0]": ""}, "lists": {"e": 0}}, "list 'e' must have 0 columns"),
+        (lambda data: data | {"left_out": {"e[0]": ""}, "lists": {"e": True}}, "list 'e' must have True columns"),
+        (lambda data: data | {"lists": {"e": 10**12}}, "list 'e' must have 1000000000000 columns"),
     ],
 )
 def test_rejects_invalid_schema(change, message):

@@ -219,6 +219,22 @@ def test_rejects_tables_that_do_not_fit(fitted, frame):
     assert (unknown[:, fitted.feature_groups()["color"]] == 0).all()
 
 
+def test_a_column_may_be_called_like_a_position_of_another():
+    frame = pd.DataFrame({"x": [1, 2, 3], "x[0]": [1.5, 0.5, 7.0], "y": [3, 1, 2]})
+    assert TableEncoder(drop=["x"]).fit(frame).feature_names_in_.tolist() == ["x[0]", "y"]
+    assert TableEncoder(only=["x"]).fit(frame).feature_names_in_.tolist() == ["x"]
+    unreadable = frame.assign(**{"x[0]": [{}, {}, {}]})
+    assert TableEncoder(only=["x"]).fit(unreadable).feature_names_in_.tolist() == ["x"]
+
+
+@pytest.mark.parametrize("extra", [{"lab[3]": [1.0, 2.0]}, {"other": [1.0, 2.0]}])
+def test_columns_that_the_model_does_not_use_may_differ(extra):
+    table = {"lab[0]": [1.0, 2.0], "lab[1]": [5.0, 3.0], "y": [4.0, 6.0]}
+    encoder = TableEncoder(drop=["lab[2]"]).fit(pd.DataFrame(table | {"lab[2]": [7.0, 1.0]}))
+    expected = encoder.transform(pd.DataFrame(table))
+    np.testing.assert_array_equal(encoder.transform(pd.DataFrame(table | extra)), expected)
+
+
 def test_warns_about_dropped_columns(frame):
     table = frame.assign(patient=[f"p{number}" for number in range(300)], site="Ulm")
     with pytest.warns(ColumnWarning) as caught:

@@ -309,14 +309,15 @@ def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:
         yield ColumnFacts(schema.column, "image", used=True)
         return
     kinds = {column.name: column.kind for column in schema.columns}
-    for name, columns in group_columns(schema.names).items():
+    for name, columns in group_columns(schema.names, schema.lists).items():
         fractions = np.array([missing.get(column, (0.0, 0.0)) for column in columns]).max(axis=0)
         kind = kinds[name] if name in kinds else f"{len(columns):,} columns"
         yield ColumnFacts(name, kind, used=True, missing=(float(fractions[0]), float(fractions[1])))
     for name in schema.ids:
         yield ColumnFacts(name, "id", used=False, reason="identifier, copied to the output")
     for reason in dict.fromkeys(schema.left_out.values()):
-        for name, columns in group_columns([name for name, own in schema.left_out.items() if own == reason]).items():
+        names = [name for name, own in schema.left_out.items() if own == reason]
+        for name, columns in group_columns(names, schema.lists).items():
             several = f"{name} ({len(columns):,} columns)" if columns != [name] else name
             yield ColumnFacts(several, None, used=False, reason=reason, missing=missing.get(name, (0.0, 0.0)))
 
@@ -324,5 +325,5 @@ def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:
 def _feature_groups(encoder: TableEncoder) -> dict[str, list[int]]:
     """Return the features of each column; the columns of an embedding are one group."""
     features = encoder.feature_groups()
-    groups = group_columns(encoder.schema_.names)
+    groups = group_columns(encoder.schema_.names, encoder.schema_.lists)
     return {name: [feature for column in own for feature in features[column]] for name, own in groups.items()}

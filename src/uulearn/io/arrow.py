@@ -8,7 +8,7 @@ numbers is replaced by one column per position (`uulearn.io.embeddings`).
 
 import mmap
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,20 +37,28 @@ class TableReader(ExitStack):
 
     Leaving the ``with`` block, or calling `close`, closes the file; standard input stays open. ``typed`` is False for
     CSV and TSV, where every column is text, and empty fields and markers such as NA are missing values. ``notes`` is a
-    list of messages about how the file was read.
+    list of messages about how the file was read. ``lists`` contains the length of each column of lists, which are
+    replaced by one column per position, or of the rows of an array (`uulearn.io.embeddings`).
     """
 
     def __init__(
-        self, name: str, frames: Iterable[pd.DataFrame], empty: pd.DataFrame, notes: list[str], *, typed: bool = True
+        self,
+        name: str,
+        frames: Iterable[pd.DataFrame],
+        empty: pd.DataFrame,
+        notes: list[str],
+        *,
+        typed: bool = True,
+        lists: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
-        self.name, self.notes, self.typed = name, notes, typed
+        self.name, self.notes, self.typed, self.lists = name, notes, typed, lists or {}
         self.place = name
         """Name of the file that contains the current frame; it differs from ``name`` if the table is a folder."""
         self.columns: list[str] = list(empty.columns)
         self.ambiguous: dict[str, str] = {}
         """A value such as 1.234 of each column of a file with decimal commas, in the rows that have been read."""
-        self._frames, self._empty = frames, empty
+        self._frames, self._empty = frames, embeddings.with_lengths(empty, self.lists)
         self._begun = False
         self.callback(setattr, self, "_begun", True)  # a closed table cannot be read
 
@@ -75,7 +83,7 @@ class TableReader(ExitStack):
                     start, place = 0, self.place
                 frame.index = pd.RangeIndex(start, start + len(frame))
                 start += len(frame)
-                yield frame
+                yield embeddings.with_lengths(frame, self.lists)
 
 
 def refuse_ambiguous(name: str, ambiguous: dict[str, str], columns: Iterable[str]) -> None:
@@ -167,7 +175,7 @@ def open_folder(folder: Path, chunk_rows: int) -> TableReader:
                     yield frame[first.columns]
 
     notes = [*first.notes, f"{folder} is read as one table of {len(files):,} Parquet files."]
-    reader = TableReader(str(folder), frames(), first._empty, notes)
+    reader = TableReader(str(folder), frames(), first._empty, notes, lists=first.lists)
     return reader
 
 
@@ -252,7 +260,8 @@ def _arrow_reader(schema: Any, batches: Iterator[Any], name: str, title: str, ch
                 yield table
             read += batch.num_rows
 
-    return TableReader(name, frames_of(tables(), chunk_rows), empty, notes)
+    lengths_by_name = {names[at]: length for at, length in lengths.items()}
+    return TableReader(name, frames_of(tables(), chunk_rows), empty, notes, lists=lengths_by_name)
 
 
 def _column_names(name: str, length: int | None) -> list[str]:

@@ -3,21 +3,26 @@
 The column ``embedding`` becomes the columns ``embedding[0]``, ``embedding[1]`` and so on. In all rows, the list must
 have the same length and contain only finite numbers. Lists of fixed and of variable length are supported, and tensors
 with one dimension.
+
+Ordinary columns may have such names, too. Therefore, each frame of a reader contains the lengths of its lists
+(`list_lengths`).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
+from uulearn.io.formats import array_columns
 
-POSITION = re.compile(r"(?s)(.+)\[(0|[1-9]\d*)\]")  # name of a column that `expand` creates
+ARRAY = ""
+"""Name of an array without column names among the lists of a frame; no column has this name."""
+LENGTHS = "uulearn.lists"  # entry of the attributes of a frame; pandas copies them to selected rows and columns
 
 
 def element_type(kind: Any) -> Any:
@@ -62,7 +67,13 @@ def measure(
     for at, length in found.items():
         if not length:
             raise TableError(f"column {names[at]!r} of {place} contains empty lists; remove the column from the file.")
-    return chain(read, batches), found
+
+    def unread() -> Iterator[Any]:
+        while read:
+            yield read.pop(0)  # `itertools.chain` would keep the batch until the end
+        yield from batches
+
+    return unread(), found
 
 
 def expand(column: Any, length: int, name: str, place: str, first_row: int) -> list[Any]:
@@ -99,34 +110,34 @@ an embedding need the same length, so encode the row again, or remove the column
 
 
 def position_names(name: str, length: int) -> list[str]:
-    """Return the names of the columns of an embedding.
+    """Return the names of the columns that replace a column of lists, or of the columns of an array.
 
-    >>> position_names("embedding", 2)
-    ['embedding[0]', 'embedding[1]']
+    >>> position_names("embedding", 2), position_names(ARRAY, 2)
+    (['embedding[0]', 'embedding[1]'], ['0', '1'])
     """
-    return [f"{name}[{position}]" for position in range(length)]
+    return [f"{name}[{position}]" for position in range(length)] if name != ARRAY else array_columns(length)
 
 
-def embedding_of(name: str) -> str:
-    """Return the name of the embedding that a column belongs to, or the name of the column if there is none.
+def expand_names(names: Iterable[str], lengths: Mapping[str, int]) -> list[str]:
+    """Return the names, with the columns of a list instead of its name.
 
-    >>> embedding_of("embedding[12]"), embedding_of("age")
-    ('embedding', 'age')
+    >>> expand_names(["id", "embedding"], {"embedding": 2})
+    ['id', 'embedding[0]', 'embedding[1]']
     """
-    found = POSITION.fullmatch(name)
-    return found[1] if found else name
+    return [own for name in names for own in (position_names(name, lengths[name]) if name in lengths else [name])]
 
 
-def group_embeddings(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the columns of each embedding, and each other column by itself, in order.
+def with_lengths(frame: pd.DataFrame, lengths: Mapping[str, int]) -> pd.DataFrame:
+    """Store the length of each list that was replaced by columns of a frame; return the frame."""
+    frame.attrs |= {LENGTHS: dict(lengths)} if lengths else {}
+    return frame
 
-    >>> group_embeddings(["id", "embedding[0]", "embedding[1]"])
-    {'id': ['id'], 'embedding': ['embedding[0]', 'embedding[1]']}
-    """
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(embedding_of(name), []).append(name)
-    return groups
+
+def list_lengths(frame: pd.DataFrame) -> dict[str, int]:
+    """Return the lengths stored by `with_lengths`, without lists with removed or renamed columns."""
+    names = {*frame.columns}
+    stored: dict[str, int] = frame.attrs.get(LENGTHS, {})
+    return {name: length for name, length in stored.items() if names.issuperset(position_names(name, length))}
 
 
 def _storage(kind: Any) -> Any:

@@ -19,6 +19,7 @@ import pandas as pd
 from uulearn.exceptions import TableError
 from uulearn.io.arrow import FRAME_BYTES, TableReader, refusing_damage
 from uulearn.io.csv_files import is_header
+from uulearn.io.embeddings import ARRAY
 from uulearn.io.formats import MISSING, array_columns, clean_names, in_one_line, quote_some, repeated_names
 from uulearn.io.sources import UNPACKED_BLOCK_BYTES, TextSource, temporary_file
 
@@ -190,7 +191,8 @@ def open_npy(file: Any, name: str, chunk_rows: int, stack: ExitStack) -> TableRe
         pd.DataFrame(np.array(array[start : start + rows], kind), columns=columns)
         for start in range(0, len(array), rows)
     )
-    return TableReader(name, frames, pd.DataFrame(np.empty((0, len(columns)), kind), columns=columns), [])
+    empty = pd.DataFrame(np.empty((0, len(columns)), kind), columns=columns)
+    return TableReader(name, frames, empty, [], lists={ARRAY: len(columns)})
 
 
 def open_npz(file: BinaryIO, name: str, chunk_rows: int, stack: ExitStack) -> TableReader:

@@ -39,6 +39,7 @@ from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
 from uulearn.exceptions import ColumnWarning, LeakingColumnWarning, ModelFormatError, TableError
+from uulearn.io.embeddings import ARRAY, list_lengths
 from uulearn.storage import write_atomically
 from uulearn.tabular.frames import FrameSource, to_frame
 from uulearn.tabular.leakage import LeakingColumn, find_label_columns, find_leaking_columns
@@ -247,7 +248,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Convert a table to typed rows; raise `TableError` if columns are missing or cells are not readable."""
         check_is_fitted(self)
         frame = to_frame(X, name)
-        if not hasattr(X, "columns") and "0" in frame and not {*self.schema_.names} <= {*frame.columns}:
+        unnamed = ARRAY in list_lengths(frame) and ARRAY not in self.schema_.lists
+        if unnamed and not {*self.schema_.names} <= {*frame.columns}:
             raise TableError(
                 f"{name} has no column names, but the encoder was fitted to the columns "
                 f"{join_names(self.schema_.names)}; pass a table with these columns."

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sklearn.utils import check_array
 
 from uulearn.io.arrow import from_arrow
-from uulearn.io.embeddings import element_type, group_embeddings
+from uulearn.io.embeddings import ARRAY, element_type, expand_names, list_lengths, with_lengths
 from uulearn.io.formats import array_columns, clean_names
 from uulearn.tabular.schema import Schema
 
@@ -26,13 +26,17 @@ def to_frame(X: Any, name: str) -> pd.DataFrame:
     """
     if isinstance(X, pd.DataFrame):
         frame = X.set_axis(clean_names([str(column) for column in X.columns], name)[0], axis=1)
-        return _expand_embeddings(frame.set_axis(pd.RangeIndex(len(frame))), name)
+        expanded = _expand_embeddings(frame.set_axis(pd.RangeIndex(len(frame))), name)
+        width = len(X.columns)
+        unnamed = X.columns.equals(pd.RangeIndex(width)) and not list_lengths(expanded)
+        return with_lengths(expanded, {ARRAY: width}) if unnamed else expanded
     if hasattr(X, "__arrow_c_stream__") or isinstance(X, pa.RecordBatch):
         return from_arrow(pa.table(X), name)
     if isinstance(X, Sequence) and len(X) and all(isinstance(row, Mapping) for row in X):
         return to_frame(pd.DataFrame.from_records(list(X)), name)
     array = check_array(X, dtype=None, ensure_all_finite=False, input_name=name)
-    return pd.DataFrame(array, columns=array_columns(array.shape[1]))
+    width = array.shape[1]
+    return with_lengths(pd.DataFrame(array, columns=array_columns(width)), {ARRAY: width})
 
 
 def _expand_embeddings(frame: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -41,10 +45,10 @@ def _expand_embeddings(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     if not lists:
         return frame
     expanded = from_arrow(pa.table(lists), name)
-    groups = group_embeddings(expanded.columns)
-    order = [each for column in frame for each in (groups[column] if column in lists else [column])]
+    lengths = list_lengths(expanded)
+    order = expand_names(frame.columns, lengths)
     clean_names(order, name)  # refuses repeated names
-    return pd.concat([frame.drop(columns=list(lists)), expanded], axis=1)[order]
+    return with_lengths(pd.concat([frame.drop(columns=list(lists)), expanded], axis=1)[order], lengths)
 
 
 def _lists_of_numbers(column: pd.Series) -> Any:

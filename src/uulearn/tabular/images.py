@@ -22,6 +22,8 @@ from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_ta
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 """All formats of torchvision's ``ImageFolder``, and GIF (the first frame)."""
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
+"""Pillow's names of these formats. Without them, Pillow would read PostScript in a .png file with Ghostscript."""
 PATH = "path"  # name of the only column of a folder of images
 DEFAULT_SIZE = 32  # pixels per side, for the built-in networks
 PHOTO_SIZE = 224  # pixels per side, for the networks of torchvision
@@ -97,12 +99,19 @@ def _files_in(folder: Path) -> Iterator[Path]:
     If several links lead to the same folder, the first in alphabetical order is used.
     """
     visited: set[str] = set()  # a link to a parent folder would never end
-    for place, subfolders, names in os.walk(folder, followlinks=True):
+    for place, subfolders, names in os.walk(folder, onerror=_refuse_folder, followlinks=True):
         own = os.path.realpath(place)
         subfolders[:] = [] if own in visited else sorted(name for name in subfolders if not name.startswith("."))
         if own not in visited:
             yield from (Path(place, name) for name in names if not name.startswith("."))
         visited.add(own)
+
+
+def _refuse_folder(error: OSError) -> None:
+    """Raise `TableError` for a folder that cannot be listed; `os.walk` would skip it and all of its images."""
+    raise TableError(
+        f"{error.filename} cannot be read ({error.strerror}); request read permission, or move it to another folder."
+    ) from error
 
 
 def base_folder(source: str | Path) -> Path:
@@ -196,7 +205,7 @@ def _opened(folder: Path, path: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return Image.open(place)
+            return Image.open(place, formats=FORMATS)
     except FileNotFoundError:
         if place.is_symlink():
             target = os.path.realpath(place)
@@ -204,5 +213,10 @@ def _opened(folder: Path, path: Any) -> Any:
         raise TableError(f"{place} does not exist; image paths are relative to {folder}.") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise TableError(f"{place} has too many pixels to open safely; resize it.") from None
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError) as error:
+    except UnidentifiedImageError:
+        raise TableError(
+            f"{place} is not a readable image; expected one of the formats {', '.join(FORMATS)}; convert, replace or "
+            "remove it."
+        ) from None
+    except (OSError, ValueError, SyntaxError) as error:
         raise TableError(f"{place} is not a readable image ({error}); replace or remove it.") from error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.embeddings import group_embeddings
-from uulearn.io.formats import array_columns, repeated_names
+from uulearn.io.embeddings import ARRAY, list_lengths, position_names
+from uulearn.io.formats import repeated_names
 from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, PERCENT, PLAIN, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
@@ -25,7 +25,7 @@ OTHER = "(other)"
 """Category that replaces values that were rare or absent in the training files."""
 # Larger numbers are clipped and smaller ones become 0, so no later step overflows.
 LARGEST_CELL, SMALLEST_CELL = 1e300, 1e-280
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAX_NUMBERED = 50
 """Maximum number of columns without names that are described one by one."""
 SAME_ENCODER = "compute all embeddings with the same encoder"
@@ -61,6 +61,8 @@ class TableColumn:
 class Schema:
     """The columns that the model uses, the columns copied to the output, and the reasons why others were dropped.
 
+    ``lists`` contains the length of each list that was replaced by columns (`uulearn.io.embeddings.list_lengths`).
+
     >>> schema = Schema((TableColumn("age", "number"), TableColumn("smokes", "boolean")), ids=("patient",))
     >>> Schema.from_dict(schema.to_dict()) == schema
     True
@@ -69,6 +71,7 @@ class Schema:
     columns: tuple[TableColumn, ...]
     ids: tuple[str, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
+    lists: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(len(self.columns) > 0, "a schema must have at least one column")
@@ -77,6 +80,12 @@ class Schema:
         _check(texts, "left_out must map column names to reasons")
         repeated = repeated_names([*self.names, *self.ids, *self.left_out])
         _check(not repeated, f"column {repeated[:1]!r} occurs twice")
+        known = {*self.names, *self.ids, *self.left_out}
+        for name, length in self.lists.items():
+            sound = isinstance(name, str) and type(length) is int and 0 < length <= len(known)
+            _check(
+                sound and known.issuperset(position_names(name, length)), f"list {name!r} must have {length!r} columns"
+            )
 
     @property
     def names(self) -> list[str]:
@@ -98,16 +107,16 @@ class Schema:
             }
             for column in self.columns
         ]
-        rest = {"ids": list(self.ids), "left_out": dict(self.left_out)}
+        rest = {"ids": list(self.ids), "left_out": dict(self.left_out), "lists": dict(self.lists)}
         return {"format_version": SCHEMA_VERSION, "columns": columns} | rest
 
     @classmethod
     def from_dict(cls, data: Any) -> Schema:
         """Create a schema from the output of `to_dict`; raise ValueError if the data are invalid."""
-        given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out"}, set())
+        given = _fields(data, "a schema", {"format_version", "columns", "ids", "left_out", "lists"}, set())
         version = given["format_version"]
         _check(version == SCHEMA_VERSION, f"format_version is {version!r}, expected {SCHEMA_VERSION}")
-        for name, kind in (("columns", list), ("ids", list), ("left_out", dict)):
+        for name, kind in (("columns", list), ("ids", list), ("left_out", dict), ("lists", dict)):
             _check(isinstance(given[name], kind), f"{name} must be a {kind.__name__}")
         known = {entry.name for entry in dataclasses.fields(TableColumn)}
         columns = []
@@ -117,7 +126,7 @@ class Schema:
                 _check(isinstance(column["values"], list), "values must be a list")
                 column["values"] = tuple(column["values"])
             columns.append(TableColumn(**column))
-        return cls(tuple(columns), tuple(given["ids"]), given["left_out"])
+        return cls(tuple(columns), tuple(given["ids"]), given["left_out"], given["lists"])
 
 
 def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFrame:
@@ -135,8 +144,8 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     0  41.0      red
     1   NaN  (other)
     """
-    known = [*schema.names, *schema.ids, *schema.left_out]
-    check_embeddings([list(map(str, frame.columns)), known], [name, "the training data"])
+    tables = (name, "the training data")
+    check_lengths((list_lengths(frame), schema.lists), tables, used=schema.names, left_out=schema.left_out)
     check_has_columns(schema.names, frame.columns, name)
     columns = {}
     for column in schema.columns:
@@ -146,42 +155,47 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     return pd.DataFrame(columns, index=frame.index)
 
 
-def check_embeddings(columns: Sequence[Sequence[str]], tables: Sequence[str]) -> None:
-    """Raise `TableError` if an embedding, or an array without column names, has different lengths in two tables.
+def check_lengths(
+    lists: Sequence[Mapping[str, int]], tables: Sequence[str], *, used: Iterable[str], left_out: Iterable[str]
+) -> None:
+    """Raise `TableError` if a list, or the rows of an array, have different lengths in two tables.
 
-    Without this check, additional values at the end of the rows of another encoder would be ignored.
+    Without this check, additional values at the end of the rows of another encoder would be ignored. Lists without
+    used columns, and positions that are left out, may differ.
 
-    >>> check_embeddings([["0", "1"], ["0", "1", "2"]], ["new.npy", "the training data"])
+    >>> check_lengths([{"": 2}, {"": 3}], ["new.npy", "the training data"], used=["0", "1", "2"], left_out=[])
     Traceback (most recent call last):
     uulearn.exceptions.TableError: new.npy has 2 columns, but the training data has 3; compute all embeddings with the \
 same encoder.
     """
-    if len(columns) < 2:
-        return
-    first, second = columns
-    if len(first) != len(second) and all(set(own) == set(array_columns(len(own))) for own in columns):
+    first, second = lists
+    for name in [name for name in first if first[name] != second.get(name, first[name])]:
+        sizes = first[name], second[name]
+        positions = position_names(name, max(sizes))
+        if {*positions}.isdisjoint(used) or {*left_out}.issuperset(positions[min(sizes) :]):
+            continue
+        if name == ARRAY:
+            raise TableError(f"{tables[0]} has {sizes[0]:,} columns, but {tables[1]} has {sizes[1]:,}; {SAME_ENCODER}.")
         raise TableError(
-            f"{tables[0]} has {len(first):,} columns, but {tables[1]} has {len(second):,}; {SAME_ENCODER}."
+            f"column {name!r} has {sizes[0]:,} values per row in {tables[0]}, but {sizes[1]:,} in {tables[1]}; "
+            f"{SAME_ENCODER}."
         )
-    groups, others = map(group_embeddings, columns)
-    for name in groups.keys() & others.keys() - {*first, *second}:
-        sizes = len(groups[name]), len(others[name])
-        if sizes[0] != sizes[1]:
-            raise TableError(
-                f"column {name!r} has {sizes[0]:,} values per row in {tables[0]}, but {sizes[1]:,} in {tables[1]}; "
-                f"{SAME_ENCODER}."
-            )
 
 
-def group_columns(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns that are described together: the columns of an embedding, and many columns without names.
+def group_columns(names: Iterable[str], lists: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the columns that are described together: the columns of a list, and many columns of an array.
 
-    >>> group_columns(["age", "embedding[0]", "embedding[1]"])
+    >>> group_columns(["age", "embedding[0]", "embedding[1]"], {"embedding": 2})
     {'age': ['age'], 'embedding': ['embedding[0]', 'embedding[1]']}
     """
-    if len(names) > MAX_NUMBERED and all(map(str.isdecimal, names)):
-        return {f"columns {names[0]} to {names[-1]}": list(names)}
-    return group_embeddings(names)
+    origin = {column: name for name, length in lists.items() for column in position_names(name, length)}
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(origin.get(name, name), []).append(name)
+    numbered = groups.pop(ARRAY, [])
+    if len(numbered) > MAX_NUMBERED:
+        return groups | {f"columns {numbered[0]} to {numbered[-1]}": numbered}
+    return groups | {name: [name] for name in numbered}
 
 
 def check_has_columns(names: Iterable[str], columns: Iterable[Any], name: str) -> None:

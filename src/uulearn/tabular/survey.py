@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.embeddings import embedding_of, group_embeddings
+from uulearn.io.embeddings import expand_names, list_lengths
 from uulearn.io.formats import repeated_names
 from uulearn.tabular.cells import (
     BOOLEAN,
@@ -43,7 +43,7 @@ from uulearn.tabular.cells import (
     parse_cells,
     parse_dates,
 )
-from uulearn.tabular.schema import OTHER, Schema, TableColumn, check_embeddings, join_names, quote_value, suggest
+from uulearn.tabular.schema import OTHER, Schema, TableColumn, check_lengths, join_names, quote_value, suggest
 
 FILE_NAMES = ("the first file", "the second file")
 MAX_CATEGORIES = 200  # columns with more distinct values are text, and their values are not counted
@@ -246,16 +246,18 @@ def _hash_values(cells: Cells) -> Hashes:
 def check_columns(
     columns: Sequence[Sequence[str]],
     *,
-    drop: Iterable[str] = (),
-    ids: Iterable[str] = (),
-    only: Iterable[str] = (),
+    lists: Sequence[Mapping[str, int]] = (),
+    drop: Sequence[str] = (),
+    ids: Sequence[str] = (),
+    only: Sequence[str] = (),
     files: Sequence[str] = FILE_NAMES,
     terms: Terms = COMMAND_LINE,
 ) -> tuple[list[str], dict[str, str]]:
     """Check the column names of one or two tables; return the columns to use, and why each other column is dropped.
 
-    ``drop`` lists columns to drop, ``ids`` columns that are only copied to the output, and ``only`` columns to use. The
-    name of an embedding in ``drop`` or ``only`` means all of its columns.
+    ``drop`` lists columns to drop, ``ids`` columns that are only copied to the output, and ``only`` columns to use.
+    ``lists`` contains, for each table, the length of each list that was replaced by columns. The name of a list in
+    ``drop`` or ``only`` means all of its columns.
 
     >>> check_columns([["age", "note"], ["note", "age"]], drop=["note"])
     (['age'], {'note': 'dropped by --drop'})
@@ -266,10 +268,10 @@ def check_columns(
             raise TableError(f"{file} has a column named {bad!r}; column names must be non-empty strings.")
         if repeated := repeated_names(names):
             raise TableError(f"{file} has two columns named {repeated[0]!r}; rename one of them.")
-    check_embeddings(columns, files)
+    lists = lists or [{}] * len(columns)
+    selected = [_select(names, own, drop, ids, only) for names, own in zip(columns, lists, strict=True)]
     either = list(dict.fromkeys(name for names in columns for name in names))
-    embeddings = group_embeddings(either)
-    drop, only = (list(dict.fromkeys(_expand(names, either, embeddings))) for names in (drop, only))
+    drop, only = (list(dict.fromkeys(expand_names(names, merge_lengths(lists)))) for names in (drop, only))
     ids = list(dict.fromkeys(ids))
     options = [terms.option(name) for name in ("drop", "id", "only")]
     have = f"neither {terms.table} has" if len(columns) == 2 else f"{files[0]} does not have"
@@ -284,9 +286,13 @@ def check_columns(
         if both:
             names = join_names(sorted(both))
             raise TableError(f"{options[first]} and {options[second]} both name {names}; use only one of the options.")
-    wanted = [name for name in either if name not in {*drop, *ids} and (not only or name in only)]
+    wanted = list(dict.fromkeys(name for names in selected for name in names))
+    dropped = dict.fromkeys(drop, f"dropped by {options[0]}")
+    dropped |= {name: f"not named by {options[2]}" for name in either if name not in {*wanted, *drop, *ids}}
+    if len(columns) == 2:
+        check_lengths(lists, files, used=wanted, left_out=dropped)
     for which in range(len(columns)):
-        lone = [name for name in wanted if name not in set(columns[which])]
+        lone = [name for name in wanted if name not in set(selected[which])]
         if lone:
             remedy = terms.option("drop", lone[:3]) + (" …" if len(lone) > 3 else "")
             alike = suggest(lone[0], set(columns[which]) - set(columns[1 - which]), f"{files[which]} has {{}} instead")
@@ -298,15 +304,23 @@ def check_columns(
     if not wanted:
         named = "drop and only" if terms.python else "--drop, --id and --only"
         raise TableError(f"no column is left for training; exclude fewer columns with {named}.")
-    dropped = dict.fromkeys(drop, f"dropped by {options[0]}")
-    dropped |= {name: f"not named by {options[2]}" for name in either if name not in {*wanted, *drop, *ids}}
     return wanted, dropped
 
 
-def _expand(names: Iterable[str], columns: Sequence[str], embeddings: Mapping[str, list[str]]) -> list[str]:
-    """Return the names, with the columns of an embedding instead of its name."""
-    known = set(columns)
-    return [own for name in names for own in ([name] if name in known else embeddings.get(name, [name]))]
+def merge_lengths(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the lengths of the lists of all tables, or the largest length if positions that differ are dropped."""
+    merged: dict[str, int] = {}
+    for own in lists:
+        merged |= {name: max(length, merged.get(name, 0)) for name, length in own.items()}
+    return merged
+
+
+def _select(
+    columns: Iterable[str], lists: Mapping[str, int], drop: Iterable[str], ids: Iterable[str], only: Iterable[str]
+) -> list[str]:
+    """Return the columns of one table that are used for training."""
+    excluded, included = {*expand_names(drop, lists), *ids}, {*expand_names(only, lists)}
+    return [name for name in columns if name not in excluded and (not included or name in included)]
 
 
 class Survey:
@@ -336,20 +350,21 @@ class Survey:
         self.drop, self.ids, self.only, self.files = tuple(drop), tuple(ids), tuple(only), tuple(files)
         self.kinds, self.terms = dict(kinds or {}), terms
         self.summaries: dict[str, ColumnSummary] = {}
-        self._columns: list[list[str] | None] = [None] * len(self.files)
+        self._columns: list[list[str]] = []
+        self._lists: list[dict[str, int]] = []
+        self._selected: list[str] = []  # columns of the current table
 
     def add(self, frame: pd.DataFrame, which: int) -> None:
         """Update the statistics with rows of table 0 or 1."""
         names = list(frame.columns)
-        if self._columns[which] is None:
-            self._columns[which] = names
+        if which == len(self._columns):
+            self._columns.append(names)
+            self._lists.append(list_lengths(frame))
+            self._selected = _select(names, self._lists[which], self.drop, self.ids, self.only)
             self._check_columns()
         elif names != self._columns[which]:
             raise TableError(f"the columns of {self.files[which]} change within the file; save the file again.")
-        for name in names:
-            own = {name, embedding_of(name)}
-            if own & {*self.drop} or name in self.ids or (self.only and not own & {*self.only}):
-                continue
+        for name in self._selected:
             summary = self.summaries.setdefault(name, ColumnSummary())
             summary.add(parse_cells(frame[name], keep_text=False), which)
             if summary.kinds[which, UNREADABLE]:
@@ -361,10 +376,17 @@ class Survey:
 
     def _check_columns(self) -> tuple[list[str], dict[str, str]]:
         """Check the column names as soon as all tables have been opened."""
-        columns = [names for names in self._columns if names is not None]
-        if len(columns) < len(self.files):
+        if len(self._columns) < len(self.files):
             return [], {}
-        return check_columns(columns, drop=self.drop, ids=self.ids, only=self.only, files=self.files, terms=self.terms)
+        return check_columns(
+            self._columns,
+            lists=self._lists,
+            drop=self.drop,
+            ids=self.ids,
+            only=self.only,
+            files=self.files,
+            terms=self.terms,
+        )
 
     def finish(self) -> tuple[Schema, list[str]]:
         """Return the schema, and a list of one-sentence notes for the user."""
@@ -388,7 +410,7 @@ class Survey:
         for column in columns:
             if column.name not in self.kinds:
                 notes += _column_notes(column, used[column.name], self.terms)
-        return Schema(columns, self.ids, dropped | useless), notes
+        return Schema(columns, self.ids, dropped | useless, merge_lengths(self._lists)), notes
 
     def _check_kinds(self, summaries: dict[str, ColumnSummary]) -> None:
         different = [
