@@ -1,5 +1,9 @@
 """A folder of Parquet files is one table, for fit and predict."""
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,6 +63,21 @@ def test_folder_with_only_hidden_files_is_not_a_table(frame, tmp_path):
     (tmp_path / ".hidden").mkdir()
     frame.to_parquet(tmp_path / ".hidden" / "z.parquet")
     assert not is_table_folder(tmp_path)
+
+
+def test_unreadable_subfolder_is_named(frame, tmp_path, monkeypatch):
+    folder, scandir = write(tmp_path / "rows", frame), os.scandir
+
+    def denied(path):
+        if Path(path) == folder / "deeper":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    message = rf"{folder / 'deeper'} cannot be read \(Permission denied\); request read permission"
+    for opened in (read_table, ParquetSet):
+        with pytest.raises(ValueError, match=message):
+            opened(folder)
 
 
 @pytest.mark.parametrize("deeper", ["", "lake/one"])

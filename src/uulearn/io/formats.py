@@ -66,7 +66,7 @@ def parquet_files(folder: Path) -> list[Path]:
     For a Delta table, `TableError` is raised, because its folder also contains files of earlier versions.
     """
     found: list[Path] = []
-    for place, folders, files in os.walk(folder):
+    for place, folders, files in os.walk(folder, onerror=refuse_unreadable):
         if "_delta_log" in folders:
             raise TableError(
                 f"{place} is a Delta table, and its folder also contains files of earlier versions; write the rows of "
@@ -76,6 +76,13 @@ def parquet_files(folder: Path) -> list[Path]:
         names = [name for name in files if name.endswith(PARQUET) and not _is_ignored(name)]
         found += [path for path in (Path(place, name) for name in names) if path.is_file()]
     return sorted(found)
+
+
+def refuse_unreadable(error: OSError) -> None:
+    """Raise `TableError` for a folder that cannot be listed; `os.walk` would skip it and all of its files."""
+    raise TableError(
+        f"{error.filename} cannot be read ({error.strerror}); request read permission, or move it to another folder."
+    ) from error
 
 
 def check_not_read_again(out: Path, rows: str, named: str) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD
+from uulearn.io.formats import STANDARD, refuse_unreadable
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
@@ -99,19 +99,12 @@ def _files_in(folder: Path) -> Iterator[Path]:
     If several links lead to the same folder, the first in alphabetical order is used.
     """
     visited: set[str] = set()  # a link to a parent folder would never end
-    for place, subfolders, names in os.walk(folder, onerror=_refuse_folder, followlinks=True):
+    for place, subfolders, names in os.walk(folder, onerror=refuse_unreadable, followlinks=True):
         own = os.path.realpath(place)
         subfolders[:] = [] if own in visited else sorted(name for name in subfolders if not name.startswith("."))
         if own not in visited:
             yield from (Path(place, name) for name in names if not name.startswith("."))
         visited.add(own)
-
-
-def _refuse_folder(error: OSError) -> None:
-    """Raise `TableError` for a folder that cannot be listed; `os.walk` would skip it and all of its images."""
-    raise TableError(
-        f"{error.filename} cannot be read ({error.strerror}); request read permission, or move it to another folder."
-    ) from error
 
 
 def base_folder(source: str | Path) -> Path:
