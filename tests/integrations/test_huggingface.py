@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState
+from torch.utils.data import IterableDataset
 from transformers import BartConfig, BartForSequenceClassification
 
 from helpers.huggingface_worker import (
@@ -282,6 +283,47 @@ def test_evaluation_rows_without_sets_are_named_before_training(tmp_path):
         with pytest.raises(ValueError, match=message.format(name, name)):
             make_trainer(tmp_path).evaluate(given)
     assert make_trainer(tmp_path).predict(unlabeled).predictions.shape == (ROWS, 1)
+
+
+def test_training_rows_without_sets_are_named_before_training(tmp_path):
+    unlabeled = [{"input_ids": row["input_ids"]} for row in rows()]
+    with pytest.raises(
+        ValueError, match="the rows of train_dataset have no column 'sets', only input_ids; add .* to tr"
+    ):
+        make_trainer(tmp_path, data=unlabeled, eval_data=rows())
+
+
+class Stream(IterableDataset):
+    """Rows in a fixed order that cannot be accessed by their number."""
+
+    def __init__(self, data=None):
+        self.data = data or rows()
+
+    def __iter__(self):
+        return iter(self.data)
+
+
+class SizedStream(Stream):
+    def __len__(self):
+        return len(self.data)
+
+
+@pytest.mark.parametrize("stream", [Stream, SizedStream])
+def test_streams_are_used_for_training_and_evaluation(tmp_path, stream):
+    options = {"max_steps": EPOCHS, "eval_strategy": "steps", "eval_steps": EPOCHS}
+    trainer = make_trainer(tmp_path, micro_batch=8, accumulate=3, data=stream(), eval_data=stream(), **options)
+    trainer.train()
+    equal(flat(trainer.model), in_one_batch()[0])
+    found, listed = trainer.evaluate(), trainer.evaluate(rows())
+    for name in ("eval_loss", "eval_positive", "eval_accuracy"):
+        assert found[name] == pytest.approx(listed[name])
+
+
+def test_stream_without_sets_is_named_at_its_first_batch(tmp_path):
+    unlabeled = Stream([{"input_ids": row["input_ids"]} for row in rows()])
+    trainer = make_trainer(tmp_path, data=unlabeled, eval_data=rows(), max_steps=1)
+    with pytest.raises(ValueError, match="the batches have no column 'sets', only input_ids; add .* to train_dataset"):
+        trainer.train()
 
 
 def test_models_without_scores_are_named(tmp_path):

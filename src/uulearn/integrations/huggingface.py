@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import IterableDataset
 
 from uulearn.metrics import evaluate
 from uulearn.risk import UURisk, accumulate
@@ -61,6 +62,7 @@ class UUTrainer(Trainer):
         n_outputs = getattr(getattr(self.model, "config", None), "num_labels", 1)
         if n_outputs != 1:
             raise ValueError(f"the model must have one output, got num_labels={n_outputs}; load it with num_labels=1.")
+        self._check_sets({"train_dataset": self.train_dataset})
         self._check_sets(self.eval_dataset)
 
     def estimate_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
@@ -125,9 +127,11 @@ class UUTrainer(Trainer):
     def _check_sets(self, datasets: Any) -> None:
         """Raise a ValueError if the first row of a dataset, or of each dataset in a dict, has no set."""
         for name, data in datasets.items() if isinstance(datasets, dict) else [("eval_dataset", datasets)]:
-            if not hasattr(data, "__getitem__") or isinstance(data, str) or not len(data):
-                continue  # a stream, the name of a dataset that is already checked, or no rows
-            if isinstance(row := data[0], Mapping) and SETS not in row:
+            if isinstance(data, IterableDataset | str) or not (
+                hasattr(data, "__getitem__") and hasattr(data, "__len__")
+            ):
+                continue  # a stream, or the name of a dataset that is already checked
+            if len(data) and isinstance(row := data[0], Mapping) and SETS not in row:
                 raise ValueError(_no_sets(f"the rows of {name}", row, name))
 
     def _split_sets(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:
