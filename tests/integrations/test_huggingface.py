@@ -343,6 +343,34 @@ def test_bad_arguments_are_named_before_training(tmp_path):
         UUTrainer(network())
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"label_smoothing_factor": 0.1}, "^label_smoothing_factor=0.1 has no effect, because .*; remove it.$"),
+        ({"eval_do_concat_batches": False}, "^eval_do_concat_batches=False is not supported, because .*; remove it.$"),
+    ],
+)
+def test_training_arguments_without_effect_are_refused(tmp_path, option, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer(tmp_path, **option)
+
+
+class WithDeepSpeed(UUTrainer):
+    """A trainer that acts as if DeepSpeed were used; DeepSpeed itself needs a GPU."""
+
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        self.is_deepspeed_enabled = True
+
+
+def test_deepspeed_with_gradient_accumulation_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match="^DeepSpeed cannot be used with gradient_accumulation_steps=3, .*; set it to 1"
+    ):
+        make_trainer(tmp_path, micro_batch=8, accumulate=3, kind=WithDeepSpeed)
+    make_trainer(tmp_path, kind=WithDeepSpeed)
+
+
 def test_processes_that_transformers_does_not_use_are_an_error(tmp_path, monkeypatch):
     """As under torchrun on CPUs without ``use_cpu=True``: the weights of the processes would differ."""
     monkeypatch.setattr("uulearn.integrations.huggingface.world_size", lambda: 2)

@@ -34,7 +34,8 @@ class UUTrainer(Trainer):
 
     Each row of ``train_dataset`` and ``eval_dataset`` needs an integer column ``sets``: the set that the row came from.
     A column ``labels`` is ignored. The model needs one output (``num_labels=1``); a score above zero is the positive
-    class. With ``gradient_accumulation_steps`` above 1, each micro-batch needs two forward passes (see `accumulate`).
+    class. With ``gradient_accumulation_steps`` above 1, each micro-batch needs two forward passes (see `accumulate`),
+    and DeepSpeed is not supported.
 
     Parameters
     ----------
@@ -53,6 +54,7 @@ class UUTrainer(Trainer):
             kwargs["compute_metrics"] = self.estimate_metrics
         super().__init__(*args, **kwargs | {"compute_loss_func": compute_loss_func})
         self.criterion = compute_loss_func
+        self._check_arguments()
         self.label_names = [SETS]  # the columns that are not arguments of the model but stay in the batches
         if compute_loss_func.distributed and world_size() != self.args.world_size:
             raise ValueError(
@@ -123,6 +125,24 @@ class UUTrainer(Trainer):
         with torch.no_grad(), self.compute_loss_context_manager():
             scores = _scores(model(**_without_sets(inputs)))
         return None, scores.detach(), inputs.get(SETS)
+
+    def _check_arguments(self) -> None:
+        """Raise a ValueError for training arguments that do not work with the risk of a whole batch."""
+        smoothing, steps = self.args.label_smoothing_factor, self.args.gradient_accumulation_steps
+        if smoothing:
+            raise ValueError(
+                f"label_smoothing_factor={smoothing} has no effect, because UUTrainer uses no labels; remove it."
+            )
+        if not self.args.eval_do_concat_batches:
+            raise ValueError(
+                "eval_do_concat_batches=False is not supported, because the risk is computed from all evaluated rows; "
+                "remove it."
+            )
+        if self.is_deepspeed_enabled and steps > 1:  # `accumulate` calls backward once per micro-batch
+            raise ValueError(
+                f"DeepSpeed cannot be used with gradient_accumulation_steps={steps}, because it would update the "
+                "weights after each micro-batch; set it to 1, or train without DeepSpeed."
+            )
 
     def _check_sets(self, datasets: Any) -> None:
         """Raise a ValueError if the first row of a dataset, or of each dataset in a dict, has no set."""
