@@ -384,3 +384,23 @@ def test_missing_package_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "uulearn.integrations.huggingface")
     with pytest.raises(ImportError, match=r"needs Transformers; install it with pip install 'uulearn\[huggingface\]'"):
         importlib.import_module("uulearn.integrations.huggingface")
+
+
+@pytest.mark.parametrize("kind", [ModuleNotFoundError, RuntimeError])
+def test_damaged_package_is_not_called_missing(monkeypatch, tmp_path, kind):
+    """As for a torchvision of another build, which Transformers reports as a missing module, and as its cause."""
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers" / "__init__.py").write_text(
+        f"raise {kind.__name__}('Could not import module') from RuntimeError('operator nms does not exist.')"
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "uulearn.integrations.huggingface")
+    with pytest.raises(
+        ImportError, match=r"installed but cannot be loaded \(operator nms does not exist\); install ver"
+    ):
+        importlib.import_module("uulearn.integrations.huggingface")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(ImportError, match="needs Transformers; install it with pip install"):
+        importlib.import_module("uulearn.integrations.huggingface")

@@ -6,6 +6,7 @@ micro-batches of a step to `uulearn.risk.accumulate`.
 """
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -19,8 +20,18 @@ from uulearn.risk.functional import estimate_risk, flat_sets
 
 try:
     from transformers import EvalPrediction, Trainer
-except ImportError as error:
-    raise ImportError("UUTrainer needs Transformers; install it with pip install 'uulearn[huggingface]'.") from error
+except (ImportError, RuntimeError, OSError) as error:
+    if any(find_spec(name) is None for name in ("transformers", "accelerate")):
+        raise ImportError(
+            "UUTrainer needs Transformers; install it with pip install 'uulearn[huggingface]'."
+        ) from error
+    cause: BaseException = error
+    while cause.__cause__ is not None:  # Transformers wraps the errors of the packages that it imports
+        cause = cause.__cause__
+    raise ImportError(
+        f"Transformers is installed but cannot be loaded ({str(cause).rstrip('.')}); install versions of torch, "
+        "torchvision and Transformers that work together."
+    ) from error
 
 SETS = "sets"
 """Name of the column with the set of each row."""
