@@ -149,6 +149,35 @@ def test_unsupported_images_are_refused_with_the_size(name, shape, text):
 
 
 @pytest.mark.parametrize(
+    ("name", "params", "reason"),
+    [
+        ("vit_b_16", {"image_size": 31}, "image_size must be the size of the images, 32"),
+        ("vit_b_16", {"image_size": 32.0}, ".+"),
+        ("vgg11", {"dropout": 5}, "dropout probability has to be between 0 and 1, but got 5"),
+        ("mobilenet_v2", {"round_nearest": 0}, ".*by zero"),
+        ("resnet18", {"groups": 2}, "BasicBlock only supports groups=1 and base_width=64"),
+        ("resnet18", {"shape": 9}, ".*unexpected keyword argument 'shape'"),
+    ],
+)
+def test_unsupported_parameters_are_refused_without_the_arguments_of_uulearn(name, params, reason):
+    model = f"torchvision:{name}"
+    said = rf"^model {model} cannot be built with {re.escape(str(params))}: {reason}; correct model_params\.$"
+    with pytest.raises(ValueError, match=said):
+        build_model(model, (3, 32, 32), params)
+
+
+def test_errors_of_torchvision_are_explained(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("Input shape indivisible by patch size!")
+
+    monkeypatch.setattr(models, "get_model", fail)
+    with pytest.raises(
+        ValueError, match=r"cannot be built with {}: Input shape indivisible by patch size; correct mod"
+    ):
+        build_model("torchvision:vit_b_16", (3, 32, 32))
+
+
+@pytest.mark.parametrize(
     ("name", "similar"),
     [("resnt18", "torchvision:resnet18"), ("ViT", "torchvision:resnet50"), ("efficientnetb0", "efficientnet_b0")],
 )
@@ -367,6 +396,12 @@ def saved(images, tmp_path_factory):
             r"model_params\['inverted_residual_setting'\]=.* is not supported",
         ),
         (put("parameters", "model_params", {"dict": {"num_classes": 10**9}}), "cannot be built with"),
+        (
+            lambda manifest: manifest["parameters"].update(
+                {"model": "torchvision:vit_b_16", "model_params": {"dict": {"image_size": 31}}}
+            ),
+            r"model torchvision:vit_b_16 cannot be built with {'image_size': 31}: .*; correct model_params\); save it",
+        ),
         (put("parameters", "model_params", {"dict": {"weights": "file:///etc/passwd"}}), "weights of .* must be"),
     ],
 )  # fmt: skip
