@@ -96,6 +96,17 @@ def test_networks_return_one_score_per_image_in_training(name, side):
         assert network(torch.zeros(4, 3, side, side)).shape == (4, 1)
 
 
+@pytest.mark.parametrize("side", [448, 672, 896])
+def test_maxvit_accepts_large_images(side):
+    """Its constructor needs the size of the images; the weights have the same shapes for all sizes."""
+    with torch.device("meta"):
+        small = build_model("torchvision:maxvit_t", (3, 224, 224)).state_dict()
+        network = build_model("torchvision:maxvit_t", (3, side, side))
+        assert network(torch.zeros(2, 3, side, side)).shape == (2, 1)
+    weights = network.state_dict()
+    assert {key: value.shape for key, value in weights.items()} == {key: value.shape for key, value in small.items()}
+
+
 @pytest.mark.parametrize("name", ["regnet_x_400mf", "regnet_y_400mf"])
 def test_regnet_has_the_same_layers_without_memory(name):
     """Its constructor computes the widths of the layers with tensors, which have no values on the device "meta"."""
@@ -137,8 +148,13 @@ def test_initial_weights_depend_on_the_seed_only():
         ("alexnet", (1, 63, 40), r"needs images of at least 63 × 63 pixels, got 63 × 40; resize"),
         ("vit_b_16", (3, 40, 40), r"needs square images whose sides are a multiple of 16 pixels, got 40 × 40"),
         ("vit_b_32", (3, 64, 96), r"needs square images whose sides are a multiple of 32 pixels, got 64 × 96"),
-        ("maxvit_t", (3, 64, 64), r"needs images whose sides are a multiple of 224 pixels, got 64 × 64"),
-        ("resnet18", (3, 16, 16), r"needs images of at least 17 × 17 pixels, got 16 × 16; resize"),
+        ("maxvit_t", (3, 64, 64), r"needs square images whose sides are a multiple of 224 pixels, got 64 × 64"),
+        ("maxvit_t", (3, 224, 448), r"needs square images whose sides are a multiple of 224 pixels, got 224 × 448"),
+        (
+            "resnet18",
+            (3, 16, 16),
+            r"needs images of at least 17 × 17 pixels, got 16 × 16; resize .*, or use resnet32\.$",
+        ),
         ("resnet18", (4, 32, 32), r"expects images with 1 or 3 channels, got 4"),
         ("resnet18", (64,), r"expects images, got rows of shape \(64,\)"),
     ],

@@ -92,7 +92,11 @@ def build_torchvision(model: str, shape: tuple[int, ...], params: Mapping[str, A
     weights = params.get("weights")
     chosen = None if weights is None else _find_weights(models, name, weights)
     _check_shape(models, name, shape)
-    own: dict[str, Any] = {"image_size": shape[1]} if name.startswith("vit_") else {}
+    own: dict[str, Any] = {}
+    if name.startswith("vit_"):
+        own = {"image_size": shape[1]}
+    if name.startswith("maxvit_"):
+        own = {"input_size": shape[1:]}
     if name in WITH_AUXILIARY_OUTPUTS:
         own = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None}
     given = {key: value for key, value in params.items() if key != "weights"}
@@ -168,19 +172,16 @@ def _check_shape(models: ModuleType, name: str, shape: tuple[int, ...]) -> None:
     if channels not in (1, 3):
         raise ValueError(f"{PREFIX}{name} expects images with 1 or 3 channels, got {channels}; convert the images.")
     problem, least = None, max(SMALLEST_SIDE, models.get_model_weights(name)["DEFAULT"].meta["min_size"][0])
-    if name.startswith("vit_"):
-        patch = int(re.findall(r"\d+", name)[-1])
+    if name.startswith(("vit_", "maxvit_")):
+        patch = int(re.findall(r"\d+", name)[-1]) if name.startswith("vit_") else least
         if height != width or height % patch:
             problem = f"square images whose sides are a multiple of {patch} pixels"
-    elif name.startswith("maxvit_"):
-        if height % least or width % least:
-            problem = f"images whose sides are a multiple of {least} pixels"
     elif min(height, width) < least and not name.startswith("swin_"):  # swin pads small images
         problem = f"images of at least {least} × {least} pixels"
     if problem:
         raise ValueError(
             f"{PREFIX}{name} needs {problem}, got {height} × {width}; resize the images (--image-size), or use "
-            f"{PREFIX}resnet18."
+            "resnet32."
         )
 
 
