@@ -193,6 +193,14 @@ def test_errors_of_torchvision_are_explained(monkeypatch):
         build_model("torchvision:vit_b_16", (3, 32, 32))
 
 
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+@pytest.mark.parametrize("key", ["aux_logits", "transform_input"])
+def test_auxiliary_outputs_cannot_be_turned_on(name, key, images):
+    said = rf"^model_params\['{key}'\]=True is not supported, because .* 'torchvision:{name}' .*; remove it\.$"
+    with pytest.raises(ValueError, match=said):
+        classifier_of(f"torchvision:{name}", model_params={key: True}).fit(*images)
+
+
 @pytest.mark.parametrize(
     ("name", "similar"),
     [("resnt18", "torchvision:resnet18"), ("ViT", "torchvision:resnet50"), ("efficientnetb0", "efficientnet_b0")],

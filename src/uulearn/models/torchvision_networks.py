@@ -77,6 +77,11 @@ def check_torchvision(model: str, params: Any, shape: tuple[int, ...] | None = N
         if key == "weights":
             if value is not None:
                 _find_weights(models, name, value)
+        elif name in WITH_AUXILIARY_OUTPUTS and key in ("aux_logits", "transform_input"):
+            raise ValueError(
+                f"model_params[{key!r}]={value!r} is not supported, because uulearn turns the auxiliary outputs of "
+                f"{model!r} off and normalizes the colors itself; remove it."
+            )
         elif isinstance(value, list | tuple | Mapping):
             raise ValueError(f"model_params[{key!r}]={value!r} is not supported for {model!r}; remove it.")
     if shape is not None:
