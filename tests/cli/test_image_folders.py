@@ -16,6 +16,7 @@ from uulearn.app.model import TableModel
 from uulearn.app.settings import FitSettings
 from uulearn.cli.options import TORCHVISION
 from uulearn.estimator import resolve_defaults
+from uulearn.models import IMAGE_MODELS, is_image_model
 from uulearn.models.torchvision_networks import PREFIX
 
 PRIORS = ("--set-priors", "0.85", "0.15")
@@ -118,6 +119,13 @@ def test_wrong_options_are_refused_before_the_images_are_read(options, text, pho
     ended = run("fit", photos / "north", photos / "south", *PRIORS, *options, "--out", tmp_path / "m")
     assert ended.code == 2
     assert text in " ".join(ended.said)
+
+
+def test_help_states_the_number_of_models():
+    assert "Default: 5 (1 for image models)" in " ".join(run("fit", "--help").out.replace("│", " ").split())
+    for model in (*IMAGE_MODELS, NETWORK, "linear", "mlp"):
+        of_model = resolve_defaults(UUClassifier((0.85, 0.15), model=model).get_params(), (90, 80))
+        assert of_model["n_estimators"] == (1 if is_image_model(model) else 5)
 
 
 def test_missing_torchvision_is_named(photos, tmp_path, monkeypatch):
