@@ -263,9 +263,10 @@ def _draws_from_python(transform: object) -> bool:
 def _one_by_one(transform: Augmentation, x: Tensor) -> Tensor:
     try:
         return torch.stack([transform(image) for image in x])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).rstrip(".")
         raise ValueError(
-            f"{_name(transform)} cannot augment single images of shape {tuple(x.shape[1:])}, without labels: {error}; "
+            f"{_name(transform)} cannot augment single images of shape {tuple(x.shape[1:])}, without labels: {reason}; "
             "remove it from augment."
         ) from error
 
