@@ -90,6 +90,14 @@ def test_prints_no_private_names(monkeypatch):
         ("dlopen(/Users/ada/lib.so, 0x0006)", "dlopen(lib.so, 0x0006)"),
         ("tried: '/opt/lib.dylib' (no such file), '/usr/lib.dylib'", "tried: 'lib.dylib' (no such file), 'lib.dylib'"),
         ("home folder named like a library: /Users/ada.so", "home folder named like a library: …"),
+        ("see https://pytorch.org/get-started", "see https://pytorch.org/get-started"),
+        (
+            "/opt/ada/lib.so: see 'https://x.org/a/b?c=d#e' (http://x.org/~y), or /home/ada",
+            "lib.so: see 'https://x.org/a/b?c=d#e' (http://x.org/~y), or …",
+        ),
+        ("https://x.org:/srv/ada/lib.so, http://x.org:80/a: /srv/ada", "https://x.org:lib.so, http://x.org:80/a: …"),
+        ("index https://ada:s,t@x.org/simple, and https://x.org/home/ada", "index … and https://x.org/…"),
+        ("file:///srv/ada/lib.so", "file:lib.so"),
         ('read and/or write, it\'s 1/2 of ""', 'read and/or write, it\'s 1/2 of ""'),
     ],
 )

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from helpers.command_line import run
+from helpers.command_line import assert_one_sentence, run
 from uulearn import UUClassifier
 from uulearn.app.fitting import make_classifier
 from uulearn.app.model import TableModel
 from uulearn.app.settings import FitSettings
 from uulearn.cli.options import TORCHVISION
 from uulearn.estimator import resolve_defaults
+from uulearn.models import IMAGE_MODELS, is_image_model
 from uulearn.models.torchvision_networks import PREFIX
 
 PRIORS = ("--set-priors", "0.85", "0.15")
@@ -110,7 +111,8 @@ def test_commands_take_the_model(fitted, photos, tmp_path):
             "needs images of at least 63 × 63 pixels, got 40 × 40;",
         ),
         (("--model", "resnet18"), "resnet32, allconvnet or torchvision:NAME, got 'resnet18'."),
-        (("--augment", "blur"), "TrainingOptions.augment must be None, one of 'flip'"),
+        (("--augment", "blur"), "--augment must be one of 'flip', 'shift', "),
+        (("--augment", "shift:0.5"), "or several of them joined by '+', got 'shift:0.5'."),
     ],
 )
 def test_wrong_options_are_refused_before_the_images_are_read(options, text, photos, tmp_path, monkeypatch):
@@ -118,6 +120,48 @@ def test_wrong_options_are_refused_before_the_images_are_read(options, text, pho
     ended = run("fit", photos / "north", photos / "south", *PRIORS, *options, "--out", tmp_path / "m")
     assert ended.code == 2
     assert text in " ".join(ended.said)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            ("--model", NETWORK),
+            f"--model {NETWORK} needs images, but north.csv and south.csv are not folders of images;",
+        ),
+        (("--model", "resnet32"), "--model resnet32 needs images, "),
+        (("--model", "allconvnet"), "; choose another --model, or pass --images COLUMN if a column contains paths"),
+        (
+            ("--augment", "shift"),
+            "--augment shift needs images, but north.csv and south.csv are not folders of images;",
+        ),
+        (("--augment", "flip+cutout"), "; remove --augment, or pass --images COLUMN if a column contains paths of im"),
+    ],
+)
+def test_options_for_images_are_refused_before_tables_are_read(options, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("north", 1), ("south", 2)):
+        pd.DataFrame({"x": [value, 2, 3]}).to_csv(f"{name}.csv", index=False)
+    monkeypatch.setattr("uulearn.app.fitting.prepare", lambda *_, **__: pytest.fail("the files were read"))
+    assert_one_sentence(run("fit", "north.csv", "south.csv", *PRIORS, *options), text)
+
+
+def test_tables_of_pixels_are_augmented_if_the_shape_is_set(tmp_path):
+    draw = np.random.default_rng(0)
+    for name in ("north", "south"):
+        pd.DataFrame(draw.integers(0, 256, (40, 16))).to_csv(tmp_path / f"{name}.csv", index=False)
+    (tmp_path / "shape.toml").write_text("[classifier]\ntraining__image_shape = [1, 4, 4]\n")
+    options = (*PRIORS, "--model", "linear", "--augment", "shift:1", "--epochs", 1, "--n-estimators", 1)
+    config = ("--config", tmp_path / "shape.toml", "--out", tmp_path / "m", "--no-sensitivity")
+    ended = run("fit", tmp_path / "north.csv", tmp_path / "south.csv", *options, *config)
+    assert ended.code == 0, ended.said
+
+
+def test_help_states_the_number_of_models():
+    assert "Default: 5 (1 for image models)" in " ".join(run("fit", "--help").out.replace("│", " ").split())
+    for model in (*IMAGE_MODELS, NETWORK, "linear", "mlp"):
+        of_model = resolve_defaults(UUClassifier((0.85, 0.15), model=model).get_params(), (90, 80))
+        assert of_model["n_estimators"] == (1 if is_image_model(model) else 5)
 
 
 def test_missing_torchvision_is_named(photos, tmp_path, monkeypatch):

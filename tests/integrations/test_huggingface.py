@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState
+from torch.utils.data import IterableDataset
 from transformers import BartConfig, BartForSequenceClassification
 
 from helpers.huggingface_worker import (
@@ -284,6 +285,47 @@ def test_evaluation_rows_without_sets_are_named_before_training(tmp_path):
     assert make_trainer(tmp_path).predict(unlabeled).predictions.shape == (ROWS, 1)
 
 
+def test_training_rows_without_sets_are_named_before_training(tmp_path):
+    unlabeled = [{"input_ids": row["input_ids"]} for row in rows()]
+    with pytest.raises(
+        ValueError, match="the rows of train_dataset have no column 'sets', only input_ids; add .* to tr"
+    ):
+        make_trainer(tmp_path, data=unlabeled, eval_data=rows())
+
+
+class Stream(IterableDataset):
+    """Rows in a fixed order that cannot be accessed by their number."""
+
+    def __init__(self, data=None):
+        self.data = data or rows()
+
+    def __iter__(self):
+        return iter(self.data)
+
+
+class SizedStream(Stream):
+    def __len__(self):
+        return len(self.data)
+
+
+@pytest.mark.parametrize("stream", [Stream, SizedStream])
+def test_streams_are_used_for_training_and_evaluation(tmp_path, stream):
+    options = {"max_steps": EPOCHS, "eval_strategy": "steps", "eval_steps": EPOCHS}
+    trainer = make_trainer(tmp_path, micro_batch=8, accumulate=3, data=stream(), eval_data=stream(), **options)
+    trainer.train()
+    equal(flat(trainer.model), in_one_batch()[0])
+    found, listed = trainer.evaluate(), trainer.evaluate(rows())
+    for name in ("eval_loss", "eval_positive", "eval_accuracy"):
+        assert found[name] == pytest.approx(listed[name])
+
+
+def test_stream_without_sets_is_named_at_its_first_batch(tmp_path):
+    unlabeled = Stream([{"input_ids": row["input_ids"]} for row in rows()])
+    trainer = make_trainer(tmp_path, data=unlabeled, eval_data=rows(), max_steps=1)
+    with pytest.raises(ValueError, match="the batches have no column 'sets', only input_ids; add .* to train_dataset"):
+        trainer.train()
+
+
 def test_models_without_scores_are_named(tmp_path):
     trainer = make_trainer(tmp_path, model=Bare(lambda scores: {"score": scores}))
     with pytest.raises(TypeError, match="the model must return a tensor, or logits as Transformers does, got dict"):
@@ -301,6 +343,34 @@ def test_bad_arguments_are_named_before_training(tmp_path):
         UUTrainer(network())
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"label_smoothing_factor": 0.1}, "^label_smoothing_factor=0.1 has no effect, because .*; remove it.$"),
+        ({"eval_do_concat_batches": False}, "^eval_do_concat_batches=False is not supported, because .*; remove it.$"),
+    ],
+)
+def test_training_arguments_without_effect_are_refused(tmp_path, option, message):
+    with pytest.raises(ValueError, match=message):
+        make_trainer(tmp_path, **option)
+
+
+class WithDeepSpeed(UUTrainer):
+    """A trainer that acts as if DeepSpeed were used; DeepSpeed itself needs a GPU."""
+
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        self.is_deepspeed_enabled = True
+
+
+def test_deepspeed_with_gradient_accumulation_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match="^DeepSpeed cannot be used with gradient_accumulation_steps=3, .*; set it to 1"
+    ):
+        make_trainer(tmp_path, micro_batch=8, accumulate=3, kind=WithDeepSpeed)
+    make_trainer(tmp_path, kind=WithDeepSpeed)
+
+
 def test_processes_that_transformers_does_not_use_are_an_error(tmp_path, monkeypatch):
     """As under torchrun on CPUs without ``use_cpu=True``: the weights of the processes would differ."""
     monkeypatch.setattr("uulearn.integrations.huggingface.world_size", lambda: 2)
@@ -313,4 +383,24 @@ def test_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     monkeypatch.delitem(sys.modules, "uulearn.integrations.huggingface")
     with pytest.raises(ImportError, match=r"needs Transformers; install it with pip install 'uulearn\[huggingface\]'"):
+        importlib.import_module("uulearn.integrations.huggingface")
+
+
+@pytest.mark.parametrize("kind", [ModuleNotFoundError, RuntimeError])
+def test_damaged_package_is_not_called_missing(monkeypatch, tmp_path, kind):
+    """As for a torchvision of another build, which Transformers reports as a missing module, and as its cause."""
+    (tmp_path / "transformers").mkdir()
+    (tmp_path / "transformers" / "__init__.py").write_text(
+        f"raise {kind.__name__}('Could not import module') from RuntimeError('operator nms does not exist.')"
+    )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "uulearn.integrations.huggingface")
+    with pytest.raises(
+        ImportError, match=r"installed but cannot be loaded \(operator nms does not exist\); install ver"
+    ):
+        importlib.import_module("uulearn.integrations.huggingface")
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(ImportError, match="needs Transformers; install it with pip install"):
         importlib.import_module("uulearn.integrations.huggingface")

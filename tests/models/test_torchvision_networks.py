@@ -96,6 +96,17 @@ def test_networks_return_one_score_per_image_in_training(name, side):
         assert network(torch.zeros(4, 3, side, side)).shape == (4, 1)
 
 
+@pytest.mark.parametrize("side", [448, 672, 896])
+def test_maxvit_accepts_large_images(side):
+    """Its constructor needs the size of the images; the weights have the same shapes for all sizes."""
+    with torch.device("meta"):
+        small = build_model("torchvision:maxvit_t", (3, 224, 224)).state_dict()
+        network = build_model("torchvision:maxvit_t", (3, side, side))
+        assert network(torch.zeros(2, 3, side, side)).shape == (2, 1)
+    weights = network.state_dict()
+    assert {key: value.shape for key, value in weights.items()} == {key: value.shape for key, value in small.items()}
+
+
 @pytest.mark.parametrize("name", ["regnet_x_400mf", "regnet_y_400mf"])
 def test_regnet_has_the_same_layers_without_memory(name):
     """Its constructor computes the widths of the layers with tensors, which have no values on the device "meta"."""
@@ -137,8 +148,13 @@ def test_initial_weights_depend_on_the_seed_only():
         ("alexnet", (1, 63, 40), r"needs images of at least 63 × 63 pixels, got 63 × 40; resize"),
         ("vit_b_16", (3, 40, 40), r"needs square images whose sides are a multiple of 16 pixels, got 40 × 40"),
         ("vit_b_32", (3, 64, 96), r"needs square images whose sides are a multiple of 32 pixels, got 64 × 96"),
-        ("maxvit_t", (3, 64, 64), r"needs images whose sides are a multiple of 224 pixels, got 64 × 64"),
-        ("resnet18", (3, 16, 16), r"needs images of at least 17 × 17 pixels, got 16 × 16; resize"),
+        ("maxvit_t", (3, 64, 64), r"needs square images whose sides are a multiple of 224 pixels, got 64 × 64"),
+        ("maxvit_t", (3, 224, 448), r"needs square images whose sides are a multiple of 224 pixels, got 224 × 448"),
+        (
+            "resnet18",
+            (3, 16, 16),
+            r"needs images of at least 17 × 17 pixels, got 16 × 16; resize .*, or use resnet32\.$",
+        ),
         ("resnet18", (4, 32, 32), r"expects images with 1 or 3 channels, got 4"),
         ("resnet18", (64,), r"expects images, got rows of shape \(64,\)"),
     ],
@@ -146,6 +162,43 @@ def test_initial_weights_depend_on_the_seed_only():
 def test_unsupported_images_are_refused_with_the_size(name, shape, text):
     with pytest.raises(ValueError, match=text):
         build_model(f"torchvision:{name}", shape)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "reason"),
+    [
+        ("vit_b_16", {"image_size": 31}, "image_size must be the size of the images, 32"),
+        ("vit_b_16", {"image_size": 32.0}, ".+"),
+        ("vgg11", {"dropout": 5}, "dropout probability has to be between 0 and 1, but got 5"),
+        ("mobilenet_v2", {"round_nearest": 0}, ".*by zero"),
+        ("resnet18", {"groups": 2}, "BasicBlock only supports groups=1 and base_width=64"),
+        ("resnet18", {"shape": 9}, ".*unexpected keyword argument 'shape'"),
+    ],
+)
+def test_unsupported_parameters_are_refused_without_the_arguments_of_uulearn(name, params, reason):
+    model = f"torchvision:{name}"
+    said = rf"^model {model} cannot be built with {re.escape(str(params))}: {reason}; correct model_params\.$"
+    with pytest.raises(ValueError, match=said):
+        build_model(model, (3, 32, 32), params)
+
+
+def test_errors_of_torchvision_are_explained(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("Input shape indivisible by patch size!")
+
+    monkeypatch.setattr(models, "get_model", fail)
+    with pytest.raises(
+        ValueError, match=r"cannot be built with {}: Input shape indivisible by patch size; correct mod"
+    ):
+        build_model("torchvision:vit_b_16", (3, 32, 32))
+
+
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+@pytest.mark.parametrize("key", ["aux_logits", "transform_input"])
+def test_auxiliary_outputs_cannot_be_turned_on(name, key, images):
+    said = rf"^model_params\['{key}'\]=True is not supported, because .* 'torchvision:{name}' .*; remove it\.$"
+    with pytest.raises(ValueError, match=said):
+        classifier_of(f"torchvision:{name}", model_params={key: True}).fit(*images)
 
 
 @pytest.mark.parametrize(
@@ -367,6 +420,12 @@ def saved(images, tmp_path_factory):
             r"model_params\['inverted_residual_setting'\]=.* is not supported",
         ),
         (put("parameters", "model_params", {"dict": {"num_classes": 10**9}}), "cannot be built with"),
+        (
+            lambda manifest: manifest["parameters"].update(
+                {"model": "torchvision:vit_b_16", "model_params": {"dict": {"image_size": 31}}}
+            ),
+            r"model torchvision:vit_b_16 cannot be built with {'image_size': 31}: .*; correct model_params\); save it",
+        ),
         (put("parameters", "model_params", {"dict": {"weights": "file:///etc/passwd"}}), "weights of .* must be"),
     ],
 )  # fmt: skip

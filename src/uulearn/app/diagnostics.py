@@ -1,7 +1,7 @@
 """Describe the installation for bug reports: versions, devices, optional extras and thread settings.
 
 The versions of packages are read from their metadata, so only torch is imported. Bug reports are public, so nothing
-here contains a path, a user name or a host name.
+here contains a path, a user name or the name of the machine.
 """
 
 import functools
@@ -44,10 +44,11 @@ LETTER = r"(?:[^/\\\n'\";:]|(?<=\w)'(?=\w))"
 HOMES = re.compile(rf"(?:[/\\]+(?:Users|home))+[/\\]+{LETTER}+", re.IGNORECASE)
 """A home folder; the name of its user may contain spaces."""
 PATHS = re.compile(
-    r"(?P<quote>['\"])(?:[A-Za-z]:)?[/\\](?P<quoted>.*?)(?P=quote)(?!\w)"
+    r"(?P<url>\bhttps?://(?:\S*@[^\s'\"]*|(?:[^\s'\",;()<>\\:]|:(?![/\s]|$))+))"
+    r"|(?P<quote>['\"])(?:[A-Za-z]:)?[/\\](?P<quoted>.*?)(?P=quote)(?!\w)"
     rf"|(?<![\w.])(?:[A-Za-z]:)?[/\\](?:{LETTER}*[/\\])*(?P<last>[^/\\\s'\";:,)]*)"
 )
-"""A path in quotes up to the closing quote, or a path whose last part ends at a space, comma or parenthesis."""
+"""A web address, a path in quotes up to the closing quote, or a path that ends at a space, comma or parenthesis."""
 LIBRARY = re.compile(r".+\.(?:so|dylib|dll|pyd|py)[.\d]*")
 """Name of a file of code, which contains no user name."""
 BFLOAT16_CAPABILITY = 8
@@ -129,6 +130,8 @@ def installed_version(name: str) -> str | None:
 def hide_folders(text: str) -> str:
     """Replace every path in a text by the name of its file, or by ``…`` if it is not a file of code.
 
+    Web addresses stay, except for those that contain a user name or a password.
+
     >>> hide_folders("libcudart.so: cannot open /home/ada/env/lib/libtorch.so")
     'libcudart.so: cannot open libtorch.so'
     >>> hide_folders("read and/or write: permission denied: '/home/ada'")
@@ -138,6 +141,8 @@ def hide_folders(text: str) -> str:
     """
 
     def shorten(path: re.Match[str]) -> str:
+        if address := path["url"]:
+            return "…" if "@" in address else address
         quote = path["quote"] or ""
         name = re.split(r"[/\\]", path["quoted"] or path["last"] or "")[-1]
         return f"{quote}{name if LIBRARY.fullmatch(name) else '…'}{quote}"

@@ -27,6 +27,7 @@ from uulearn.app.model import TableModel
 from uulearn.app.settings import SET_BY_FIT, FitSettings, check_different_files
 from uulearn.app.sharing import read_once
 from uulearn.app.training import EvaluationRows, Matrices, join_sets, train_and_score
+from uulearn.data.augmentation import describe_names, is_augmentation
 from uulearn.estimator import UUClassifier
 from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
@@ -222,6 +223,7 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
     placeholder priors 1 and 0 until then.
     """
     check_different_files(settings.first, settings.second)
+    _check_image_options(settings)
     priors = PURE_PRIORS if isinstance(settings.set_priors, str) else settings.set_priors
     classifier = UUClassifier(priors, settings.target_prior, random_state=settings.seed)
     classifier.set_params(**_own_defaults(settings), training__checkpoint_dir=checkpoint)
@@ -240,6 +242,26 @@ def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassif
             f"is {classifier.model}; remove the budget of {options['seconds']} s, or use --model auto."
         )
     return classifier
+
+
+def _check_image_options(settings: FitSettings) -> None:
+    """Raise a ValueError if there is no such augmentation, or if the model or the augmentation needs images."""
+    own = _own_defaults(settings)
+    model, augment = own["model"], own.get("training__augment")
+    if isinstance(augment, str) and not is_augmentation(augment):
+        raise ValueError(f"--augment must be {describe_names()}, got {augment!r}.")
+    if takes_images(settings):
+        return
+    if is_image_model(model):
+        option, fix = f"--model {model}", "choose another --model"
+    elif augment is not None and own.get("training__image_shape") is None:
+        option, fix = f"--augment {augment}", "remove --augment"
+    else:
+        return
+    raise ValueError(
+        f"{option} needs images, but {settings.first} and {settings.second} are not folders of images; {fix}, or pass "
+        "--images COLUMN if a column contains paths of images."
+    )
 
 
 def collect_facts(

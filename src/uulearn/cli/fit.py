@@ -89,7 +89,7 @@ def fit(
         int | None, option("N", "Number of rows per batch, from both sets. Default: 3000 (torchvision: 256).", min=2)
     ] = None,
     n_estimators: Annotated[
-        int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for resnet32 and allconvnet).", min=1)
+        int | None, option("N", "Number of models in the ensemble. Default: 5 (1 for image models).", min=1)
     ] = None,
     early_stopping: Annotated[
         bool | None,

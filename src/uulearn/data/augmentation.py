@@ -176,10 +176,16 @@ def describe_names(others: Sequence[str] = ()) -> str:
     """
     examples = ", ".join(example for _, example in STRENGTHS.values())
     names = ", ".join(map(repr, (*AUGMENTATIONS, *others)))
-    return (
-        f"one of {names}, with a strength as in {examples}, several of them joined by '+', a transform of torchvision, "
-        "or a function of a batch"
-    )
+    return f"one of {names}, with a strength as in {examples}, or several of them joined by '+'"
+
+
+def describe_values(others: Sequence[str] = ()) -> str:
+    """Describe the names and the other values of the parameter ``augment`` in Python for an error message.
+
+    >>> describe_values().endswith("joined by '+', a transform of torchvision, or a function of a batch")
+    True
+    """
+    return f"{describe_names(others)}, a transform of torchvision, or a function of a batch"
 
 
 def is_augmentation(name: str, others: Sequence[str] = ()) -> bool:
@@ -226,7 +232,7 @@ def get_augmentation(augment: AugmentationLike) -> Augmentation:
     if callable(augment):
         return augment
     if not isinstance(augment, str) or not is_augmentation(augment):
-        raise ValueError(f"augment must be {describe_names()}, got {augment!r}.")
+        raise ValueError(f"augment must be {describe_values()}, got {augment!r}.")
     chosen = [_parse(part) for part in augment.split("+")]
     return lambda x: functools.reduce(lambda images, augmentation: augmentation(images), chosen, x)
 
@@ -257,9 +263,10 @@ def _draws_from_python(transform: object) -> bool:
 def _one_by_one(transform: Augmentation, x: Tensor) -> Tensor:
     try:
         return torch.stack([transform(image) for image in x])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).rstrip(".")
         raise ValueError(
-            f"{_name(transform)} cannot augment single images of shape {tuple(x.shape[1:])}, without labels: {error}; "
+            f"{_name(transform)} cannot augment single images of shape {tuple(x.shape[1:])}, without labels: {reason}; "
             "remove it from augment."
         ) from error
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from uulearn.data.augmentation import ROW_AUGMENTATIONS, describe_names, is_augmentation
+from uulearn.data.augmentation import ROW_AUGMENTATIONS, describe_values, is_augmentation
 from uulearn.defaults import AUTO, BOOSTING, LOSS
 from uulearn.exceptions import ClosePriorsWarning
 from uulearn.models import MODELS, is_torchvision_name
@@ -142,7 +142,7 @@ TRAINING_RULES: dict[str, Rule] = {
     "input_scale": Rule(lambda v: _is_finite(v) and v != 0, "a finite number other than 0", 0.0),
     "augment": Rule(
         lambda v: v is None or (is_augmentation(v) if isinstance(v, str) else callable(v)),
-        f"None, {describe_names()}",
+        f"None, {describe_values()}",
         "rotate",
     ),
     "image_shape": Rule(
@@ -166,7 +166,7 @@ CONSISTENCY_RULES: dict[str, Rule] = {
     ),
     "strong": Rule(
         _or_auto(lambda v: is_augmentation(v, ROW_AUGMENTATIONS) if isinstance(v, str) else callable(v)),
-        f"'auto', {describe_names(ROW_AUGMENTATIONS)}",
+        f"'auto', {describe_values(ROW_AUGMENTATIONS)}",
         "rotate",
     ),
     "swap": Rule(lambda v: _is_finite(v) and 0 < v <= 1, "a number above 0 and at most 1", 0.0),

@@ -6,10 +6,12 @@ micro-batches of a step to `uulearn.risk.accumulate`.
 """
 
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import IterableDataset
 
 from uulearn.metrics import evaluate
 from uulearn.risk import UURisk, accumulate
@@ -18,8 +20,18 @@ from uulearn.risk.functional import estimate_risk, flat_sets
 
 try:
     from transformers import EvalPrediction, Trainer
-except ImportError as error:
-    raise ImportError("UUTrainer needs Transformers; install it with pip install 'uulearn[huggingface]'.") from error
+except (ImportError, RuntimeError, OSError) as error:
+    if any(find_spec(name) is None for name in ("transformers", "accelerate")):
+        raise ImportError(
+            "UUTrainer needs Transformers; install it with pip install 'uulearn[huggingface]'."
+        ) from error
+    cause: BaseException = error
+    while cause.__cause__ is not None:  # Transformers wraps the errors of the packages that it imports
+        cause = cause.__cause__
+    raise ImportError(
+        f"Transformers is installed but cannot be loaded ({str(cause).rstrip('.')}); install versions of torch, "
+        "torchvision and Transformers that work together."
+    ) from error
 
 SETS = "sets"
 """Name of the column with the set of each row."""
@@ -33,7 +45,8 @@ class UUTrainer(Trainer):
 
     Each row of ``train_dataset`` and ``eval_dataset`` needs an integer column ``sets``: the set that the row came from.
     A column ``labels`` is ignored. The model needs one output (``num_labels=1``); a score above zero is the positive
-    class. With ``gradient_accumulation_steps`` above 1, each micro-batch needs two forward passes (see `accumulate`).
+    class. With ``gradient_accumulation_steps`` above 1, each micro-batch needs two forward passes (see `accumulate`),
+    and DeepSpeed is not supported.
 
     Parameters
     ----------
@@ -52,6 +65,7 @@ class UUTrainer(Trainer):
             kwargs["compute_metrics"] = self.estimate_metrics
         super().__init__(*args, **kwargs | {"compute_loss_func": compute_loss_func})
         self.criterion = compute_loss_func
+        self._check_arguments()
         self.label_names = [SETS]  # the columns that are not arguments of the model but stay in the batches
         if compute_loss_func.distributed and world_size() != self.args.world_size:
             raise ValueError(
@@ -61,6 +75,7 @@ class UUTrainer(Trainer):
         n_outputs = getattr(getattr(self.model, "config", None), "num_labels", 1)
         if n_outputs != 1:
             raise ValueError(f"the model must have one output, got num_labels={n_outputs}; load it with num_labels=1.")
+        self._check_sets({"train_dataset": self.train_dataset})
         self._check_sets(self.eval_dataset)
 
     def estimate_metrics(self, prediction: EvalPrediction) -> dict[str, float]:
@@ -122,12 +137,32 @@ class UUTrainer(Trainer):
             scores = _scores(model(**_without_sets(inputs)))
         return None, scores.detach(), inputs.get(SETS)
 
+    def _check_arguments(self) -> None:
+        """Raise a ValueError for training arguments that do not work with the risk of a whole batch."""
+        smoothing, steps = self.args.label_smoothing_factor, self.args.gradient_accumulation_steps
+        if smoothing:
+            raise ValueError(
+                f"label_smoothing_factor={smoothing} has no effect, because UUTrainer uses no labels; remove it."
+            )
+        if not self.args.eval_do_concat_batches:
+            raise ValueError(
+                "eval_do_concat_batches=False is not supported, because the risk is computed from all evaluated rows; "
+                "remove it."
+            )
+        if self.is_deepspeed_enabled and steps > 1:  # `accumulate` calls backward once per micro-batch
+            raise ValueError(
+                f"DeepSpeed cannot be used with gradient_accumulation_steps={steps}, because it would update the "
+                "weights after each micro-batch; set it to 1, or train without DeepSpeed."
+            )
+
     def _check_sets(self, datasets: Any) -> None:
         """Raise a ValueError if the first row of a dataset, or of each dataset in a dict, has no set."""
         for name, data in datasets.items() if isinstance(datasets, dict) else [("eval_dataset", datasets)]:
-            if not hasattr(data, "__getitem__") or isinstance(data, str) or not len(data):
-                continue  # a stream, the name of a dataset that is already checked, or no rows
-            if isinstance(row := data[0], Mapping) and SETS not in row:
+            if isinstance(data, IterableDataset | str) or not (
+                hasattr(data, "__getitem__") and hasattr(data, "__len__")
+            ):
+                continue  # a stream, or the name of a dataset that is already checked
+            if len(data) and isinstance(row := data[0], Mapping) and SETS not in row:
                 raise ValueError(_no_sets(f"the rows of {name}", row, name))
 
     def _split_sets(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], Tensor]:

@@ -1,7 +1,6 @@
 """Build a module from the parameter ``model``, and check that the module accepts the rows."""
 
 import copy
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from uulearn.models.construction import CONSTRUCTION_ERRORS, explain_errors
 from uulearn.models.convolutional import AllConvNet, ResNet32
 from uulearn.models.dense import MLP, Linear
 from uulearn.models.torchvision_networks import build_torchvision, check_torchvision, is_torchvision_name
@@ -57,6 +57,7 @@ def build_model(
             raise ValueError("model_params cannot be used with a model instance; pass a class or a factory instead.")
         return _initialize_lazy(copy.deepcopy(model), row_shape)
     name = model if isinstance(model, str) else getattr(model, "__name__", str(model))
+    errors: tuple[type[Exception], ...] = (TypeError,)  # other errors are those of the user's own code
     if isinstance(model, str):
         if model not in MODELS and not is_torchvision_name(model):
             names = ", ".join(map(repr, MODELS))
@@ -64,21 +65,17 @@ def build_model(
         _check_row_shape(model, row_shape)
         if is_torchvision_name(model):
             check_torchvision(model, params)
-            if not download:
-                params.pop("weights", None)
-            model = functools.partial(build_torchvision, model)
-        else:
-            model = MODELS[model]
+            return build_torchvision(model, row_shape, params if download else params | {"weights": None})
+        model, errors = MODELS[model], CONSTRUCTION_ERRORS
     if not callable(model):
         raise TypeError(f"model must be a name, an nn.Module, a module class or a factory, got {model!r}.")
+    sizes: dict[str, Any] = {}
     if len(row_shape) == 1 and "n_features" in inspect.signature(model).parameters:
-        params.setdefault("n_features", row_shape[0])
+        sizes["n_features"] = row_shape[0]
     if len(row_shape) == 3 and "shape" in inspect.signature(model).parameters:
-        params.setdefault("shape", row_shape)
-    try:
-        built = model(**params)
-    except TypeError as error:
-        raise ValueError(f"model {name} cannot be built with {params}: {error}; correct model_params.") from error
+        sizes["shape"] = row_shape
+    with explain_errors(name, params, errors):
+        built = model(**sizes | params)
     if not isinstance(built, nn.Module):
         raise TypeError(f"the model factory must return an nn.Module, got {type(built).__name__}.")
     return _initialize_lazy(built, row_shape)

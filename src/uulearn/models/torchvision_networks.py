@@ -20,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from uulearn.models.construction import explain_errors
+
 PREFIX = "torchvision:"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of the colors of ImageNet, on which torchvision's weights were trained."""
@@ -58,7 +60,7 @@ def import_models() -> ModuleType:
     return models
 
 
-def check_torchvision(model: str, params: Any, shape: tuple[int, int, int] | None = None) -> None:
+def check_torchvision(model: str, params: Any, shape: tuple[int, ...] | None = None) -> None:
     """Raise a ValueError if torchvision has no such network, or if its parameters or the images are not supported.
 
     The values of parameters cannot be lists or dicts, so a stored model cannot describe a network of any depth.
@@ -75,23 +77,38 @@ def check_torchvision(model: str, params: Any, shape: tuple[int, int, int] | Non
         if key == "weights":
             if value is not None:
                 _find_weights(models, name, value)
+        elif name in WITH_AUXILIARY_OUTPUTS and key in ("aux_logits", "transform_input"):
+            raise ValueError(
+                f"model_params[{key!r}]={value!r} is not supported, because uulearn turns the auxiliary outputs of "
+                f"{model!r} off and normalizes the colors itself; remove it."
+            )
         elif isinstance(value, list | tuple | Mapping):
             raise ValueError(f"model_params[{key!r}]={value!r} is not supported for {model!r}; remove it.")
     if shape is not None:
         _check_shape(models, name, shape)
 
 
-def build_torchvision(model: str, shape: tuple[int, int, int], weights: str | None = None, **params: Any) -> nn.Module:
-    """Return a network for images of this shape; ``weights`` are the weights to download, such as ``"DEFAULT"``."""
+def build_torchvision(model: str, shape: tuple[int, ...], params: Mapping[str, Any]) -> nn.Module:
+    """Return a network for images of this shape.
+
+    ``params`` are the arguments of the network, and ``weights``, the weights to download, such as ``"DEFAULT"``.
+    """
     models, name = import_models(), model.removeprefix(PREFIX)
+    weights = params.get("weights")
     chosen = None if weights is None else _find_weights(models, name, weights)
     _check_shape(models, name, shape)
+    own: dict[str, Any] = {}
     if name.startswith("vit_"):
-        params.setdefault("image_size", shape[1])
+        own = {"image_size": shape[1]}
+    if name.startswith("maxvit_"):
+        own = {"input_size": shape[1:]}
     if name in WITH_AUXILIARY_OUTPUTS:
-        params = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None} | params
-    with _WidthsOnCPU() if name.startswith("regnet_") else contextlib.nullcontext():
-        network = models.get_model(name, weights=None, num_classes=1, **params)
+        own = {"aux_logits": False, "transform_input": False, "init_weights": chosen is None}
+    given = {key: value for key, value in params.items() if key != "weights"}
+    with explain_errors(model, given), _WidthsOnCPU() if name.startswith("regnet_") else contextlib.nullcontext():
+        if name.startswith("vit_") and given.get("image_size", shape[1]) != shape[1]:
+            raise ValueError(f"image_size must be the size of the images, {shape[1]}")
+        network = models.get_model(name, weights=None, num_classes=1, **own | given)
     if name.startswith("mnasnet"):
         network._load_from_state_dict = functools.partial(_load_with_version, network)
     mean, std = MEAN, STD
@@ -154,29 +171,26 @@ def _find_weights(models: ModuleType, name: str, weights: Any) -> Any:
     return names[weights]
 
 
-def _check_shape(models: ModuleType, name: str, shape: tuple[int, int, int]) -> None:
+def _check_shape(models: ModuleType, name: str, shape: tuple[int, ...]) -> None:
     """Raise a ValueError if the network does not support images of this shape."""
     channels, height, width = shape
     if channels not in (1, 3):
         raise ValueError(f"{PREFIX}{name} expects images with 1 or 3 channels, got {channels}; convert the images.")
     problem, least = None, max(SMALLEST_SIDE, models.get_model_weights(name)["DEFAULT"].meta["min_size"][0])
-    if name.startswith("vit_"):
-        patch = int(re.findall(r"\d+", name)[-1])
+    if name.startswith(("vit_", "maxvit_")):
+        patch = int(re.findall(r"\d+", name)[-1]) if name.startswith("vit_") else least
         if height != width or height % patch:
             problem = f"square images whose sides are a multiple of {patch} pixels"
-    elif name.startswith("maxvit_"):
-        if height % least or width % least:
-            problem = f"images whose sides are a multiple of {least} pixels"
     elif min(height, width) < least and not name.startswith("swin_"):  # swin pads small images
         problem = f"images of at least {least} × {least} pixels"
     if problem:
         raise ValueError(
             f"{PREFIX}{name} needs {problem}, got {height} × {width}; resize the images (--image-size), or use "
-            f"{PREFIX}resnet18."
+            "resnet32."
         )
 
 
-def _copy_weights(network: nn.Module, name: str, weights: Any, shape: tuple[int, int, int]) -> None:
+def _copy_weights(network: nn.Module, name: str, weights: Any, shape: tuple[int, ...]) -> None:
     """Download weights and copy them to all layers except the output layer, whose number of classes differs."""
     source = _read_weights(name, weights)
     own = network.state_dict()
