@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from uulearn.data import DenseRows, SparseRows, TwoSets
 from uulearn.data.rows import JoinedRows
 from uulearn.models import MLP
 from uulearn.training import score_rows
-from uulearn.training.precision import _survives_rounding, resolve_precision
+from uulearn.training.precision import _survives_rounding, cpu_multiplies_bfloat16, resolve_precision
 
 TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.uint8, torch.int64, torch.bool]
 
@@ -85,6 +87,20 @@ class TestPrecision:
         assert self.resolve(monkeypatch, False, self.wide, self.sample) == torch.float32
         assert self.resolve(monkeypatch, True, self.narrow, self.sample) == torch.float32
         assert self.resolve(monkeypatch, True, self.wide, far) == torch.float32
+
+    @pytest.mark.parametrize(
+        ("flags", "capability", "wanted"),
+        [
+            ("flags : fma avx512_bf16", "AVX512", True),
+            ("flags : fma avx512_bf16 amx_bf16", "AVX2", False),  # ATEN_CPU_CAPABILITY=avx2: bfloat16 is emulated
+            ("flags : fma avx512f", "AVX512", False),
+            ("Features : asimd bf16", "DEFAULT", True),
+        ],
+    )
+    def test_instructions_count_only_if_torch_uses_them(self, flags, capability, wanted, monkeypatch):
+        monkeypatch.setattr(Path, "read_text", lambda path: f"{flags}\n")
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+        assert cpu_multiplies_bfloat16.__wrapped__() == wanted
 
     def test_precision_can_be_forced(self, monkeypatch):
         assert self.resolve(monkeypatch, False, self.narrow, self.sample, "bfloat16") == torch.bfloat16

@@ -20,14 +20,18 @@ MAX_MEAN = 16.0
 
 @functools.cache
 def cpu_multiplies_bfloat16() -> bool:
-    """Return whether this processor has bfloat16 instructions (AVX-512 BF16, AMX or Arm's BF16)."""
+    """Return whether torch can use bfloat16 instructions of this processor (AVX-512 BF16, AMX or Arm's BF16).
+
+    With ``ATEN_CPU_CAPABILITY=avx2``, torch would emulate them, which is slower than float32.
+    """
+    usable = {"bf16"} | ({"avx512_bf16", "amx_bf16"} if torch.backends.cpu.get_cpu_capability() == "AVX512" else set())
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return False
     for line in text.splitlines():
         if line.startswith(("flags", "Features")):
-            return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(line.split())
+            return not usable.isdisjoint(line.split())
     return False
 
 
