@@ -388,7 +388,7 @@ def test_rare_flags_do_not_end_training():
         flags = rng.random((500, 4)) < 0.01
         return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), flags]).astype(np.float32)
 
-    found = boosting(epochs=60, patience=None).fit_sets(rows(0.8), rows(0.2))
+    found = boosting(epochs=60, patience=None).fit_sets(rows(0.35), rows(0.7))
     assert {history.stop_reason for history in found.history_.models} == {"all 60 epochs done"}
     (best,) = {history.best_epoch for history in found.history_.models}
     # A first round without a split adds a constant tree.

@@ -1,5 +1,6 @@
 """Warnings about data, priors and trained models."""
 
+import re
 import warnings
 
 import numpy as np
@@ -8,7 +9,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from helpers.plain import plain_classifier
+from uulearn import UUClassifier
 from uulearn.exceptions import (
+    BeyondPriorsWarning,
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
     OneSidedPredictionsWarning,
@@ -27,6 +30,20 @@ def test_warns_about_indistinguishable_sets():
     rng = np.random.default_rng(0)
     with pytest.warns(IndistinguishableSetsWarning, match=r"AUC 0\.\d+, no better than chance.*collect"):
         fit(rng.normal(size=(300, 5)), rng.normal(size=(300, 5)))
+
+
+def test_impossible_priors_are_reported():
+    """The sets were drawn at (0.8, 0.2); an accuracy of 100% or more would be a good result by mistake."""
+    rng = np.random.default_rng(0)
+    sets = [rng.normal(size=(400, 3)) + 3 * (rng.random((400, 1)) < prior) for prior in (0.8, 0.2)]
+    clf = UUClassifier((0.6, 0.4), 0.5, model="linear", epochs=20, lr=0.03, random_state=0)
+    with pytest.warns(BeyondPriorsWarning, match="of the positives would score high, which is impossible") as caught:
+        clf.fit_sets(*sets)
+    assert caught[0].filename == __file__
+    assert re.fullmatch(
+        r"unknown \(estimated as 1\.\d+, which is impossible\)", str(clf.out_of_fold_evaluation_.accuracy)
+    )
+    assert str(clf.set_params(set_priors=(0.8, 0.2)).fit_sets(*sets).out_of_fold_evaluation_.accuracy).startswith("0.9")
 
 
 def test_indistinguishable_sets_are_detected_reliably():

@@ -19,7 +19,7 @@ from helpers.plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.reading import is_table
-from uulearn.exceptions import ColumnWarning, LeakingColumnWarning, ModelFormatError, TableError
+from uulearn.exceptions import BeyondPriorsWarning, ColumnWarning, LeakingColumnWarning, ModelFormatError, TableError
 from uulearn.export import export_onnx
 from uulearn.selection import SetKFold, UUClassifierCV, UUScorer, prior_sensitivity
 from uulearn.streaming import RowStream
@@ -180,8 +180,9 @@ def test_warns_about_columns_and_leakage(tables):
         classifier = quick().fit_sets(*numbered)
     assert caught[0].filename == __file__
     assert "patient" not in classifier.feature_names_in_
-    with pytest.warns(
-        LeakingColumnWarning, match=r"Column 'site' identifies the set .*TableEncoder\(drop=\['site'\]\)"
+    with (
+        pytest.warns(LeakingColumnWarning, match=r"Column 'site' identifies the set .*TableEncoder\(drop=\['site'\]\)"),
+        pytest.warns(BeyondPriorsWarning, match=r"differ by more than the class priors allow.* which is impossible"),
     ):
         quick().fit_sets(first.assign(site="Ulm"), second.assign(site="Bonn"))
     label = [table.assign(sick=np.arange(len(table)) % 5 < count) for table, count in zip(tables, (4, 1), strict=True)]

@@ -185,7 +185,7 @@ def test_interval_is_ordered_and_within_range():
     scores, sets = np.repeat([1.0, -1.0], 20), np.repeat([0, 1], 20)
     evaluated = evaluate(scores, sets, (0.7, 0.3), 0.5)
     assert evaluated.accuracy.unclipped == pytest.approx(1.75)  # unbiased; these scores contradict the priors
-    assert str(evaluated.accuracy) == "1.000 (95% interval 1.000 to 1.000)"
+    assert str(evaluated.accuracy) == "unknown (estimated as 1.750, which is impossible)"
     assert (evaluated.auc.value, evaluated.true_positive_rate.value, evaluated.false_positive_rate.value) == (1, 1, 0)
     assert evaluated.accuracy.interval == (1.0, 1.0)
     assert evaluated.auc.interval[1] == 1.0

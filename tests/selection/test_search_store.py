@@ -277,7 +277,7 @@ from uulearn.selection import UUClassifierCV
 rng = np.random.default_rng(0)
 estimator = UUClassifier((0.8, 0.3), model="linear", epochs=100, n_estimators=3, random_state=0)
 UUClassifierCV(estimator, {"loss": ["logistic", "sigmoid", "ramp"]}, store=sys.argv[1]).fit_sets(
-    rng.normal(size=(600, 4)), rng.normal(size=(600, 4)) + 1
+    rng.normal(size=(600, 4)), rng.normal(size=(600, 4)) + 0.5
 )
 """
 
@@ -292,6 +292,6 @@ def test_killed_search_leaves_complete_files(tmp_path, trained):
     rng = np.random.default_rng(0)
     estimator = UUClassifier((0.8, 0.3), model="linear", epochs=100, n_estimators=3, random_state=0)
     search = UUClassifierCV(estimator, {"loss": ["logistic", "sigmoid", "ramp"]}, store=tmp_path)
-    search.fit_sets(rng.normal(size=(600, 4)), rng.normal(size=(600, 4)) + 1)
+    search.fit_sets(rng.normal(size=(600, 4)), rng.normal(size=(600, 4)) + 0.5)
     assert len(trained) == 9 - kept
     assert not list(tmp_path.glob(".*"))

@@ -13,9 +13,10 @@ from uulearn.app.facts import ColumnImportance, PriorError, ScoreHistogram, Sens
 from uulearn.app.formatting import sentence
 from uulearn.app.training import IMPORTANCE_ROWS, EvaluationRows
 from uulearn.estimator import UUClassifier
+from uulearn.estimator.fitting import warn_if_beyond_priors
 from uulearn.estimator.parameters import without_comparison
-from uulearn.exceptions import BeyondPriorsWarning, TimeBudgetError
-from uulearn.metrics import check_mixture, evaluate, uu_accuracy_difference
+from uulearn.exceptions import TimeBudgetError
+from uulearn.metrics import evaluate, uu_accuracy_difference
 from uulearn.metrics.calibration import shift_log_odds
 from uulearn.metrics.rates import two_sample_auc
 from uulearn.selection import prior_sensitivity
@@ -31,7 +32,6 @@ MAX_SHUFFLED_COLUMNS = 200
 """Maximum number of columns that are shuffled; each one requires scoring the evaluation rows again."""
 
 MEASURE_ALL = "By default, the time budget is a quarter of the training time; --sensitivity measures all changes."
-SHIFT_ADVICE = "Check the class priors, and leave out columns that depend on where the rows come from (--drop)."
 
 Priors = tuple[float, float]
 
@@ -51,9 +51,7 @@ def evaluation_facts(
     """
     importance = None if groups is None else column_importance(rows, groups, columns, set_priors, target_prior, seed)
     scores, sets = rows.scores, rows.sets
-    mixture = check_mixture(scores, sets, set_priors)
-    if mixture.reason is not None:
-        warnings.warn(f"{mixture.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=3)
+    warn_if_beyond_priors(scores, sets, set_priors, stacklevel=3)
     higher = 0 if set_priors[0] > set_priors[1] else 1
     targets = []
     for other in SHOWN_TARGET_PRIORS:

@@ -27,8 +27,8 @@ from uulearn.estimator.learners import (
 from uulearn.estimator.new_rows import OLD_VERSION, REFERENCE_ROWS, make_reference
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
-from uulearn.exceptions import OneSidedPredictionsWarning, SuspiciousScoreWarning
-from uulearn.metrics import Evaluation, evaluate
+from uulearn.exceptions import BeyondPriorsWarning, OneSidedPredictionsWarning, SuspiciousScoreWarning
+from uulearn.metrics import Evaluation, check_mixture, evaluate
 from uulearn.metrics.calibration import (
     PlattScaling,
     calibrate_out_of_fold,
@@ -41,6 +41,7 @@ from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE, OutOfFoldCorrecti
 from uulearn.risk import estimation_cost
 from uulearn.training import History
 
+SHIFT_ADVICE = "Check the class priors, and drop columns that depend on where the rows come from."
 # Number of rows per set that are scored to check whether a single model predicts only one class.
 ONE_SIDED_SAMPLE = 500
 # Maximum number of rows per set that are scored by all models to compare the ensemble with its models.
@@ -198,8 +199,10 @@ def average_histories(histories: Sequence[History]) -> History:
 
 
 def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
-    """Warn if the trained model predicts the same class for all out-of-fold or sampled rows."""
-    decisions = result.decisions
+    """Warn if the model predicts one class for all out-of-fold or sampled rows, or if the priors are impossible."""
+    decisions, priors = result.decisions, plan.parameters.set_priors
+    if decisions is not None and priors is not None and len(priors) == 2:
+        warn_if_beyond_priors(decisions, np.repeat([0, 1], plan.data.sizes), priors, stacklevel + 1)
     if decisions is None:
         sample = torch.cat([plan.data.sample(which, ONE_SIDED_SAMPLE) for which in (0, 1)])
         decisions = decision_values(result.model.score(DenseRows(sample)).numpy(), result.scaling)
@@ -307,6 +310,15 @@ def warn_if_one_sided(
             OneSidedPredictionsWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def warn_if_beyond_priors(
+    scores: NDArray[np.floating[Any]], sets: NDArray[np.int64], set_priors: Sequence[float], stacklevel: int = 2
+) -> None:
+    """Warn if the scores of two sets differ by more than their class priors allow."""
+    mixture = check_mixture(scores, sets, set_priors)
+    if mixture.reason is not None:
+        warnings.warn(f"{mixture.reason} {SHIFT_ADVICE}", BeyondPriorsWarning, stacklevel=stacklevel + 1)
 
 
 def warn_if_suspicious(accuracy: float, set_priors: Sequence[float], target_prior: float, sizes: Sequence[int]) -> None:

@@ -28,6 +28,8 @@ class Estimate:
 
     >>> print(Estimate(0.9131, 0.0049, (0.9031, 0.9223)))
     0.913 (95% interval 0.903 to 0.922)
+    >>> print(Estimate(1.0, 0.05, (1.0, 1.0), unclipped=1.18))
+    unknown (estimated as 1.180, which is impossible)
     """
 
     value: float
@@ -70,6 +72,8 @@ class Estimate:
 
     def __str__(self) -> str:
         low, high = self.interval
+        if self.is_out_of_range:
+            return f"unknown (estimated as {self.unclipped:.3f}, which is impossible)"
         return f"{self.value:.3f} ({100 * self.confidence:g}% interval {low:.3f} to {high:.3f})"
 
 

@@ -61,7 +61,7 @@ def check_mixture(scores: Any, sets: Any, set_priors: Sequence[float]) -> Mixtur
             q = [f"{100 * share:.0f}%" for share in shares[position]]
             reason = (
                 f"The sets differ by more than the class priors allow: {q[0]} of the rows of set 0 and {q[1]} of set 1 "
-                f"score high, which at priors of {theta:g} and {theta_prime:g} would take {100 * low:.0f}% to "
-                f"{100 * high:.0f}% of the {('positives', 'negatives')[which]}."
+                f"score high. With priors of {theta:g} and {theta_prime:g}, {100 * low:.0f}% to {100 * high:.0f}% "
+                f"of the {('positives', 'negatives')[which]} would score high, which is impossible."
             )
     return MixtureCheck(reason is not None, thresholds, rates[0], rates[1], reason)
