@@ -268,7 +268,10 @@ def test_format_option_overrides_the_suffix(numbers, tmp_path):
     assert_refused(run("predict", *named, "--format", "nonsense"), "format must be one of csv", "'nonsense'")
     assert_refused(run("predict", *named, "--format", "parquet"), "Parquet")
     (tmp_path / "rows.csv").rename(tmp_path / "rows.txt")
-    assert_refused(run("predict", numbers.folder / "named", tmp_path / "rows.txt"), "has no supported suffix")
+    unnamed = run("predict", numbers.folder / "named", tmp_path / "rows.txt")
+    assert_refused(unnamed, "has no supported suffix", ".zst), or name its format with --format.")
+    missing = run("predict", numbers.folder / "named", tmp_path / "rows.txd")
+    assert_refused(missing, "does not exist (did you mean 'rows.txt'?); check the path.")
     assert run("predict", numbers.folder / "named", tmp_path / "rows.txt", "--format", "csv").code == 0
 
 

@@ -367,6 +367,11 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
         (("a.csv", "b.csv", *PRIORS, "--resume"), "no unfinished fit"),
+        (("a.csv", "missing.txt", *PRIORS), "error: missing.txt does not exist; check the path."),
+        (("missing", ".", *PRIORS), "error: missing does not exist; check the path."),
+        (("A.CSV", "b.csv", *PRIORS), "error: A.CSV does not exist (did you mean 'a.csv' or "),
+        (("missing", "b.csv", *PRIORS, "--model", "resnet32"), "error: missing does not exist; check the path."),
+        (("a.csv", "quick.toml", *PRIORS), "error: quick.toml has no supported suffix; use one of .csv"),
         (("a.csv", ".", *PRIORS), "is a folder, but the other input is a file"),
         (
             ("a.csv", "b.csv", *PRIORS, "--consistency", "--model", "boosting"),
@@ -380,6 +385,7 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
     assert (code, printed) == (2, "")
     assert message in error
     assert "Traceback" not in error
+    assert "predict" not in error
     assert not (tmp_path / "m").exists()
 
 

@@ -88,6 +88,8 @@ def test_commands_take_the_model(fitted, photos, tmp_path):
     scored = pd.read_csv(tmp_path / "scored.csv")
     assert len(scored) == 30
     assert scored["probability"].between(0, 1).all()
+    single = run("predict", fitted, photos / "new" / "000.png", "--out", tmp_path / "scored.csv")
+    assert_one_sentence(single, "000.png is an image; pass the folder that contains the images.")
     ended = run("evaluate", fitted, photos / "truth.csv", "--labels", "bright", "--json")
     assert ended.code == 0, ended.said
     assert run("report", fitted, "--out", tmp_path / "report.html").code == 0

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.images import FORMATS, IMAGE_SUFFIXES, ImageSchema, load_images, open_rows, survey_images
+from uulearn.io.formats import IMAGE_SUFFIXES
+from uulearn.tabular.images import FORMATS, ImageSchema, load_images, open_rows, survey_images
 
 GRAY, COLOR = ImageSchema("path", 4, 4, "L"), ImageSchema("path", 4, 4, "RGB")
 

@@ -32,6 +32,7 @@ from uulearn.estimator import UUClassifier
 from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
+from uulearn.io.formats import check_exists
 from uulearn.io.reading import is_table_folder
 from uulearn.models import is_image_model, is_torchvision_name
 from uulearn.models.torchvision_networks import check_torchvision
@@ -139,6 +140,8 @@ def takes_images(settings: FitSettings) -> bool:
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
+        for path in paths:
+            check_exists(path)
         raise TableError(
             f"{paths[folders.index(True)]} is a folder, but the other input is a file; pass two folders or two files."
         )
@@ -258,6 +261,8 @@ def _check_image_options(settings: FitSettings) -> None:
         option, fix = f"--augment {augment}", "remove --augment"
     else:
         return
+    for path in (settings.first, settings.second):
+        check_exists(path)
     raise ValueError(
         f"{option} needs images, but {settings.first} and {settings.second} are not folders of images; {fix}, or pass "
         "--images COLUMN if a column contains paths of images."

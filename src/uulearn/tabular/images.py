@@ -17,10 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD, refuse_unreadable
+from uulearn.io.formats import IMAGE_SUFFIXES, STANDARD, refuse_unreadable
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 """All formats of torchvision's ``ImageFolder``, and GIF (the first frame)."""
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
 """Pillow's names of these formats. Without them, Pillow would read PostScript in a .png file with Ghostscript."""
