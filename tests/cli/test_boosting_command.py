@@ -59,6 +59,12 @@ def test_commands_work_on_a_model_of_trees(capsys, tmp_path):
     assert "Traceback" not in err
 
 
+def test_effect_of_wrong_priors_is_measured(capsys):
+    code, out, err = run(capsys, *FIT[:-1], "--sensitivity", "--json")
+    assert code == 0, err
+    assert len(json.loads(out)["sensitivity"]["rows"]) > 3
+
+
 def test_missing_lightgbm_is_reported_before_files_are_read(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     code, _, err = run(capsys, *(word.replace("a.csv", "missing.csv") for word in FIT))

@@ -99,6 +99,13 @@ def test_commands_take_the_model(fitted, photos, tmp_path):
     assert "from X uint8 (n, 3, 32, 32) to score" in ended.out
 
 
+def test_boosting_takes_pixels(photos, tmp_path):
+    pytest.importorskip("lightgbm")
+    options = (*PRIORS, "--model", "boosting", "--image-size", 8, "--epochs", 3, "--out", tmp_path / "m")
+    ended = run("fit", photos / "north", photos / "south", *options)
+    assert ended.code == 0, ended.said
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
