@@ -87,7 +87,10 @@ def _open_folder(folder: Path) -> TableReader:
     if not found:
         raise TableError(f"{folder} contains no images ({', '.join(IMAGE_SUFFIXES)}); pass another folder.")
     others = len(files) - len(found)
-    notes = [f"{folder} has {others} files that are not images; they are ignored."] if others else []
+    notes = []
+    if others:
+        what = "1 file that is not an image; it is" if others == 1 else f"{others} files that are not images; they are"
+        notes = [f"{folder} has {what} ignored."]
     frames = (pd.DataFrame({PATH: found[start : start + CHUNK]}) for start in range(0, len(found), CHUNK))
     return TableReader(str(folder), frames, pd.DataFrame({PATH: found[:0]}), notes)
 
