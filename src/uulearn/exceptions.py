@@ -94,7 +94,10 @@ class LeakingColumnWarning(UUWarning):
     """A column differs between the sets by more than their class priors allow."""
 
     headline = "A column distinguishes the sets better than their class priors allow"
-    advice = "Drop the column, unless you know that it depends only on the class; check the class priors."
+    advice = (
+        "Check the class priors first. If they are right, drop the column, unless you know that it depends only on the "
+        "class."
+    )
 
 
 class FailedSettingWarning(UUWarning):

@@ -798,6 +798,7 @@ def test_says_that_the_priors_are_suspect_if_most_columns_leak(files, uulearn, t
     )
     assert code == 2
     assert "error: Check the class priors: most columns differ by more than they allow. Column " in error
+    assert "If the class priors are right, these are leaking columns: leave them out (--drop " in error
 
 
 def test_labels_of_one_class_are_reported_with_their_values(fitted, files, uulearn, tmp_path):
