@@ -24,7 +24,7 @@ class ClosePriorsWarning(UUWarning):
 class IndistinguishableSetsWarning(UUWarning):
     """A classifier could not distinguish the two sets on held-out rows, so there may be nothing to learn."""
 
-    headline = "The two sets look the same"
+    headline = "The rows do not show a difference between the two sets"
     advice = "Check that these are the right files, and that at least one column is related to the class."
 
 

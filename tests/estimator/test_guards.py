@@ -29,6 +29,18 @@ def test_warns_about_indistinguishable_sets():
         fit(rng.normal(size=(300, 5)), rng.normal(size=(300, 5)))
 
 
+def test_few_rows_cannot_show_whether_the_sets_differ():
+    X = np.arange(6.0).reshape(6, 1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(X[:3], X[3:] + 9)
+    (text,) = (str(warning.message) for warning in caught if warning.category is IndistinguishableSetsWarning)
+    assert text == (
+        "the two sets have too few rows to show whether they differ: on 6 held-out rows a fast classifier separates "
+        "them with AUC 1.000, which can be chance with so few rows; collect more rows."
+    )
+
+
 def test_indistinguishable_sets_are_detected_reliably():
     """At least 9 of 10 pairs with equal distributions are detected, and none of 10 pairs that differ."""
     noticed = {True: 0, False: 0}
