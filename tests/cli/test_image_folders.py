@@ -104,6 +104,7 @@ def test_boosting_takes_pixels(photos, tmp_path):
     options = (*PRIORS, "--model", "boosting", "--image-size", 8, "--epochs", 3, "--out", tmp_path / "m")
     ended = run("fit", photos / "north", photos / "south", *options)
     assert ended.code == 0, ended.said
+    assert f"next       uulearn predict {tmp_path / 'm'} new_images/ --out scored.csv" in ended.out
 
 
 @pytest.mark.parametrize(
