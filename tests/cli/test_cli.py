@@ -13,6 +13,7 @@ import pytest
 
 from helpers.plain import plain_classifier
 from helpers.processes import python
+from helpers.run_command import run
 from uulearn import UUClassifier, __version__
 from uulearn.cli import fast_imports
 from uulearn.cli.app import app
@@ -154,6 +155,26 @@ def test_bad_paths_get_one_sentence(model, tmp_path):
     assert (no_model.returncode, "contains no model.json" in no_model.stderr) == (2, True)
     traced = uulearn("--debug", "predict", tmp_path, tmp_path / "none.csv")
     assert "Traceback" in traced.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ("predict", "model"),
+            "Missing argument 'ROWS'. Example: uulearn predict model new_patients.csv --out scored.csv",
+        ),
+        (("priors",), "Missing argument 'A'. Example: uulearn priors clinic_a.csv clinic_b.csv"),
+        (
+            ("fit", "a.csv", "b.csv", "c.csv", "--set-priors", 0.8, 0.5, 0.2),
+            "extra argument(s) (c.csv 0.2). The command line takes two sets; for more sets, use UUClassifier in Python",
+        ),
+    ],
+)
+def test_wrong_number_of_arguments_is_explained(arguments, text):
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert text in done.err
 
 
 DEMO_TABLES = ["clinic_a.csv", "clinic_b.csv", "labeled_patients.csv", "new_patients.csv"]
