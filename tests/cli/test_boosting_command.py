@@ -55,7 +55,7 @@ def test_commands_work_on_a_model_of_trees(capsys, tmp_path):
     assert "Each model uses only its first " in (tmp_path / "report.html").read_text()
     code, out, err = run(capsys, "export", "model", "--out", "model.onnx")
     assert code != 0
-    assert "export_onnx supports only networks, got a model of kind 'boosting'" in err
+    assert "models of --model boosting cannot be exported; fit again with --model mlp or --model linear." in err
     assert "Traceback" not in err
 
 

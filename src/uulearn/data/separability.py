@@ -73,9 +73,7 @@ def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> No
     """Warn if the sets look alike, because there may be nothing to learn, or if few rows cannot show a difference."""
     if separability.distinguishable:
         return
-    found = (
-        f"on {separability.rows:,} held-out rows a fast classifier separates them with AUC {separability.auc:.3f}"
-    )
+    found = f"on {separability.rows:,} held-out rows a fast classifier separates them with AUC {separability.auc:.3f}"
     if separability.auc >= HIGH_AUC:
         message = (
             f"the two sets have too few rows to show whether they differ: {found}, which can be chance with so few "
