@@ -187,6 +187,8 @@ def test_demo_writes_all_files_and_its_next_commands_work(tmp_path):
     assert written == sorted([*DEMO_TABLES, "demo.png", "digits_model", "digits_rows.csv", "table.csv"])
     assert (tmp_path / "uulearn-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
     lines = done.stdout.splitlines()
+    assert "Number of rows in the sets: digits 600 + 600 (no row is in both sets)," in lines
+    assert "breast cancer 180 + 180 (32 rows are in both sets)." in lines
     score, enter, train = (line for line in lines if re.match("  .* predict |  cd |  .* fit ", line))
     script = f"{enter}\n{train} --model linear --epochs 2 --no-sensitivity"
     trained = subprocess.run(script, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)

@@ -57,15 +57,16 @@ def demo(
     finally:
         progress.close()
     results = [summarize(task, method, trained[task.name][method].history_) for task, method in runs]
-    rows = ", ".join(f"{task.name} {task.set_size} + {task.set_size}" for task in tasks)
-    overlaps = {task.name: draw_sets(task, seed).overlap for task in tasks}
-    shared = ", ".join(f"{name} {count}" for name, count in overlaps.items() if count)
+    overlaps = [(task, draw_sets(task, seed).overlap) for task in tasks]
+    rows = ",\n".join(
+        f"{task.name} {task.set_size} + {task.set_size} ({f'{shared} rows are' if shared else 'no row is'} in both sets)"
+        for task, shared in overlaps
+    )
     console.print(
         "Digits (even against odd) and breast cancer (malignant against benign), each as\n"
         f"two unlabeled sets with class priors {DEMO_PRIORS[0]} and {DEMO_PRIORS[1]}; {epochs} epochs of a "
         f"{'-'.join(map(str, DEMO_MODEL['hidden']))}\nMLP, seed {seed}. Test labels were used only to compute the "
-        f"accuracies below.\nNumber of rows in the sets: {rows};\n"
-        f"{f'in both sets: {shared}' if shared else 'no row is in both sets'}.\n"
+        f"accuracies below.\nNumber of rows in the sets: {rows}.\n"
     )
     console.print(_format_table(results, len(METHODS)))
     table = pd.DataFrame([dataclasses.asdict(row) | {"drop": row.drop} for row in results])
