@@ -59,8 +59,8 @@ def demo(
     results = [summarize(task, method, trained[task.name][method].history_) for task, method in runs]
     overlaps = [(task, draw_sets(task, seed).overlap) for task in tasks]
     rows = ",\n".join(
-        f"{task.name} {task.set_size} + {task.set_size} ({f'{shared} rows are' if shared else 'no row is'} in both sets)"
-        for task, shared in overlaps
+        f"{task.name} {task.set_size} + {task.set_size} ({f'{n} rows are' if n else 'no row is'} in both sets)"
+        for task, n in overlaps
     )
     console.print(
         "Digits (even against odd) and breast cancer (malignant against benign), each as\n"
