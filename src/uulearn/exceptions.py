@@ -24,7 +24,7 @@ class ClosePriorsWarning(UUWarning):
 class IndistinguishableSetsWarning(UUWarning):
     """A classifier could not distinguish the two sets on held-out rows, so there may be nothing to learn."""
 
-    headline = "The two sets look the same"
+    headline = "The rows do not show a difference between the two sets"
     advice = "Check that these are the right files, and that at least one column is related to the class."
 
 
@@ -94,7 +94,10 @@ class LeakingColumnWarning(UUWarning):
     """A column differs between the sets by more than their class priors allow."""
 
     headline = "A column distinguishes the sets better than their class priors allow"
-    advice = "Drop the column, unless you know that it depends only on the class; check the class priors."
+    advice = (
+        "Check the class priors first. If they are right, drop the column, unless you know that it depends only on the "
+        "class."
+    )
 
 
 class FailedSettingWarning(UUWarning):

@@ -55,8 +55,14 @@ def test_commands_work_on_a_model_of_trees(capsys, tmp_path):
     assert "Each model uses only its first " in (tmp_path / "report.html").read_text()
     code, out, err = run(capsys, "export", "model", "--out", "model.onnx")
     assert code != 0
-    assert "export_onnx supports only networks, got a model of kind 'boosting'" in err
+    assert "models of --model boosting cannot be exported; fit again with --model mlp or --model linear." in err
     assert "Traceback" not in err
+
+
+def test_effect_of_wrong_priors_is_measured(capsys):
+    code, out, err = run(capsys, *FIT[:-1], "--sensitivity", "--json")
+    assert code == 0, err
+    assert len(json.loads(out)["sensitivity"]["rows"]) > 3
 
 
 def test_missing_lightgbm_is_reported_before_files_are_read(capsys, monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 
 from helpers.plain import plain_classifier
 from helpers.processes import python
+from helpers.run_command import run
 from uulearn import UUClassifier, __version__
 from uulearn.cli import fast_imports
 from uulearn.cli.app import app
@@ -156,6 +157,26 @@ def test_bad_paths_get_one_sentence(model, tmp_path):
     assert "Traceback" in traced.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ("predict", "model"),
+            "Missing argument 'ROWS'. Example: uulearn predict model new_patients.csv --out scored.csv",
+        ),
+        (("priors",), "Missing argument 'A'. Example: uulearn priors clinic_a.csv clinic_b.csv"),
+        (
+            ("fit", "a.csv", "b.csv", "c.csv", "--set-priors", 0.8, 0.5, 0.2),
+            "extra argument(s) (c.csv 0.2). The command line takes two sets; for more sets, use UUClassifier in Python",
+        ),
+    ],
+)
+def test_wrong_number_of_arguments_is_explained(arguments, text):
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert text in done.err
+
+
 DEMO_TABLES = ["clinic_a.csv", "clinic_b.csv", "labeled_patients.csv", "new_patients.csv"]
 
 
@@ -166,6 +187,8 @@ def test_demo_writes_all_files_and_its_next_commands_work(tmp_path):
     assert written == sorted([*DEMO_TABLES, "demo.png", "digits_model", "digits_rows.csv", "table.csv"])
     assert (tmp_path / "uulearn-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
     lines = done.stdout.splitlines()
+    assert "Number of rows in the sets: digits 600 + 600 (no row is in both sets)," in lines
+    assert "breast cancer 180 + 180 (32 rows are in both sets)." in lines
     score, enter, train = (line for line in lines if re.match("  .* predict |  cd |  .* fit ", line))
     script = f"{enter}\n{train} --model linear --epochs 2 --no-sensitivity"
     trained = subprocess.run(script, shell=True, capture_output=True, text=True, cwd=tmp_path, timeout=300)

@@ -268,7 +268,10 @@ def test_format_option_overrides_the_suffix(numbers, tmp_path):
     assert_refused(run("predict", *named, "--format", "nonsense"), "format must be one of csv", "'nonsense'")
     assert_refused(run("predict", *named, "--format", "parquet"), "Parquet")
     (tmp_path / "rows.csv").rename(tmp_path / "rows.txt")
-    assert_refused(run("predict", numbers.folder / "named", tmp_path / "rows.txt"), "has no supported suffix")
+    unnamed = run("predict", numbers.folder / "named", tmp_path / "rows.txt")
+    assert_refused(unnamed, "has no supported suffix", ".zst), or name its format with --format.")
+    missing = run("predict", numbers.folder / "named", tmp_path / "rows.txd")
+    assert_refused(missing, "does not exist (did you mean 'rows.txt'?); check the path.")
     assert run("predict", numbers.folder / "named", tmp_path / "rows.txt", "--format", "csv").code == 0
 
 
@@ -392,7 +395,7 @@ def test_predict_makes_one_forward_pass_and_reads_each_model_file_once(copies, t
         (np.array([[1, 2, 2 * 10**18]]), "has 2000000000000000000 in row 1, column 2, which is not a finite number"),
         (np.array([[1, None, 3]], dtype=object), "is not a readable .npy array"),
         (b"a,b,c\n1,2,3\n", "is not a readable .npy array"),
-        (None, "is not a file"),
+        (None, "does not exist; check the path."),
     ],
 )
 def test_rejects_unusable_arrays(numbers, tmp_path, array, text):
@@ -421,8 +424,9 @@ def test_scores_arrays_of_other_row_shapes(tmp_path, gaussians):
     assert scoring.score_file(classifier, str(tmp_path / "rows.npy"), str(tmp_path / "scored.csv")) == 40
     expected = classifier.decision_function(images_of[0])
     np.testing.assert_allclose(pd.read_csv(tmp_path / "scored.csv")["score"], expected, rtol=1e-4)
+    (tmp_path / "rows.csv").touch()
     with pytest.raises(ValueError, match=r"expects rows of shape \(2, 3\), which a table cannot store; pass a .npy"):
-        scoring.score_file(classifier, "rows.csv", "-")
+        scoring.score_file(classifier, str(tmp_path / "rows.csv"), "-")
     with pytest.raises(ValueError, match="pass a .npy file"):
         scoring.score_file(classifier, "-", "-", format="npy")
 

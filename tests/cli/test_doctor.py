@@ -136,11 +136,22 @@ def test_missing_extras_are_named(monkeypatch):
 
 
 def test_extras_are_not_imported(monkeypatch):
-    extras = ("matplotlib", "pooch", "PIL", "lightgbm", "onnx", "onnxscript", "onnxruntime", "ray", "fsspec")
+    extras = ("matplotlib", "pooch", "lightgbm", "onnx", "onnxscript", "onnxruntime", "ray", "fsspec")
     for name in extras:
         monkeypatch.delitem(sys.modules, name, raising=False)
     diagnostics.diagnose()
     assert sys.modules.keys().isdisjoint(extras)
+
+
+def test_reports_an_extra_that_cannot_be_loaded(monkeypatch):
+    def load(name):
+        raise RuntimeError(f"/home/ada/env/{name}: operator torchvision::nms does not exist")
+
+    monkeypatch.setattr(diagnostics, "installed_version", lambda name: "1.0")
+    monkeypatch.setattr(diagnostics.importlib, "import_module", load)
+    found = lines()
+    assert found["extra vision"] == "pillow 1.0, torchvision 1.0 (cannot be loaded)"
+    assert found["extra images"] == "pillow 1.0"
 
 
 def test_reports_a_damaged_torch(monkeypatch):

@@ -77,6 +77,12 @@ def test_labels_reveal_exchanged_priors(models):
     assert "the class priors are probably in the wrong order" in wrong.err
 
 
+def test_says_that_the_model_comes_first(models):
+    done = run("predict", models / "a.csv", models / "right")
+    assert done.code == 2
+    assert f"; the model comes first: uulearn predict {models / 'right'} {models / 'a.csv'}." in done.err
+
+
 def test_rejects_a_missing_model(models, tmp_path):
     done = run("predict", tmp_path / "none", models / "a.csv")
     assert done.code == 2

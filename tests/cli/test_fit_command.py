@@ -367,6 +367,11 @@ def test_priors_command_reads_the_same_files(files, uulearn, tmp_path):
         (("a.csv", "b.csv", *PRIORS, "--method", "magic"), "magic"),
         (("a.csv", "b.csv", *PRIORS, "--hold-out", "1"), "hold_out must be above 0 and below 0.5"),
         (("a.csv", "b.csv", *PRIORS, "--resume"), "no unfinished fit"),
+        (("a.csv", "missing.txt", *PRIORS), "error: missing.txt does not exist; check the path."),
+        (("missing", ".", *PRIORS), "error: missing does not exist; check the path."),
+        (("A.CSV", "b.csv", *PRIORS), "error: A.CSV does not exist (did you mean 'a.csv' or "),
+        (("missing", "b.csv", *PRIORS, "--model", "resnet32"), "error: missing does not exist; check the path."),
+        (("a.csv", "quick.toml", *PRIORS), "error: quick.toml has no supported suffix; use one of .csv"),
         (("a.csv", ".", *PRIORS), "is a folder, but the other input is a file"),
         (
             ("a.csv", "b.csv", *PRIORS, "--consistency", "--model", "boosting"),
@@ -380,6 +385,7 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
     assert (code, printed) == (2, "")
     assert message in error
     assert "Traceback" not in error
+    assert "predict" not in error
     assert not (tmp_path / "m").exists()
 
 
@@ -389,6 +395,10 @@ def test_bad_input_gets_one_sentence_before_any_work(files, uulearn, tmp_path, m
         (("--set-priors", "80", "20"), "not percentages; write --set-priors 0.8 0.2."),
         (("--set-priors", "80%", "20%"), "not percentages; write --set-priors 0.8 0.2."),
         (("--set-priors", "62.5%,20%"), "not percentages; write --set-priors 0.625 0.2."),
+        (("--set-priors", "0.8", "1.2"), "--set-priors takes fractions between 0 and 1, got 1.2."),
+        (("--set-priors", "80", "1.5"), "--set-priors takes fractions between 0 and 1, got 1.5."),
+        (("--set-priors", "80%", "1.5%"), "not percentages; write --set-priors 0.8 0.015."),
+        ((*PRIORS, "--target-prior", "1.2"), "--target-prior takes fractions between 0 and 1, got 1.2."),
         (("--set-priors=80", "20"), "not percentages; write --set-priors 0.8 0.2."),
         ((*PRIORS, "--target-prior", "50%"), "not percentages; write --target-prior 0.5."),
         ((*PRIORS, "--target-prior=50"), "not percentages; write --target-prior 0.5."),
@@ -788,6 +798,7 @@ def test_says_that_the_priors_are_suspect_if_most_columns_leak(files, uulearn, t
     )
     assert code == 2
     assert "error: Check the class priors: most columns differ by more than they allow. Column " in error
+    assert "If the class priors are right, these are leaking columns: leave them out (--drop " in error
 
 
 def test_labels_of_one_class_are_reported_with_their_values(fitted, files, uulearn, tmp_path):

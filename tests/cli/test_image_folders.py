@@ -88,6 +88,8 @@ def test_commands_take_the_model(fitted, photos, tmp_path):
     scored = pd.read_csv(tmp_path / "scored.csv")
     assert len(scored) == 30
     assert scored["probability"].between(0, 1).all()
+    single = run("predict", fitted, photos / "new" / "000.png", "--out", tmp_path / "scored.csv")
+    assert_one_sentence(single, "000.png is an image; pass the folder that contains the images.")
     ended = run("evaluate", fitted, photos / "truth.csv", "--labels", "bright", "--json")
     assert ended.code == 0, ended.said
     assert run("report", fitted, "--out", tmp_path / "report.html").code == 0
@@ -95,6 +97,14 @@ def test_commands_take_the_model(fitted, photos, tmp_path):
     ended = run("export", fitted, "--out", tmp_path / "model.onnx")
     assert ended.code == 0, ended.said
     assert "from X uint8 (n, 3, 32, 32) to score" in ended.out
+
+
+def test_boosting_takes_pixels(photos, tmp_path):
+    pytest.importorskip("lightgbm")
+    options = (*PRIORS, "--model", "boosting", "--image-size", 8, "--epochs", 3, "--out", tmp_path / "m")
+    ended = run("fit", photos / "north", photos / "south", *options)
+    assert ended.code == 0, ended.said
+    assert f"next       uulearn predict {tmp_path / 'm'} new_images/ --out scored.csv" in ended.out
 
 
 @pytest.mark.parametrize(

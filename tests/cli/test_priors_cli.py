@@ -73,6 +73,7 @@ def test_prints_estimates_intervals_method_and_next_command(uulearn, files, expe
     assert "warning" not in text
     assert "which unlabeled rows cannot confirm" in text
     assert f"AUC {expected.set_auc:.3f}" in text
+    assert f"and train: uulearn fit {files / 'A.csv'} {files / 'B.csv'} --set-priors 0." in printed
     command = next(line for line in printed.splitlines() if line.startswith("  uulearn plan"))
     code, _, errors = uulearn(*shlex.split(command)[1:])
     assert (code, errors) == (0, "")

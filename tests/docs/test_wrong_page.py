@@ -207,7 +207,11 @@ def test_5_uulearn_fit_raises_beyond_priors_warning(wrong):
     assert [warning["category"] for warning in found["warnings"]] == ["BeyondPriorsWarning"]
     refused = wrong.measure_command(1.0)
     assert refused["exit_code"] == 2
-    assert "Column 'scanner' differs between the files" in refused["error"]
+    assert refused["error"].startswith("Column 'scanner' differs between the files by more than the class priors allow")
+    assert refused["error"].endswith(
+        "Check the class priors first. If they are right, this is a leaking column: leave it out (--drop scanner), or "
+        "keep it (--allow-leakage)."
+    )
 
 
 def test_6_copies_among_training_and_held_out_rows_are_optimistic(wrong):

@@ -175,7 +175,7 @@ class TestBudget:
         linear, mlp = clf.comparison_
         assert linear.used
         assert mlp.skipped.startswith("its training needs about ")
-        assert mlp.skipped.endswith(" s of the budget of 0.0 s are left")
+        assert mlp.skipped.endswith(" s, more than the 0.0 s that are left of the budget of 0.0 s")
         assert mlp.seconds is None
 
     def test_missing_lightgbm_is_reported(self, monkeypatch):

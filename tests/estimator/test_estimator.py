@@ -92,6 +92,8 @@ def test_score_is_one_minus_the_zero_one_risk(gaussians, quick):
     truth = accuracy_score(gaussians["y_test"], classifier.predict(gaussians["X_test"]))
     standard_error = estimation_cost((0.8, 0.2), 0.5, (400, 400)).standard_error
     assert classifier.score(gaussians["X"], gaussians["sets"]) == pytest.approx(truth, abs=3 * standard_error)
+    with pytest.raises(TypeError, match=r"UUClassifier\.score needs sets, the set of each row"):
+        classifier.score(gaussians["X"])
 
 
 def test_scikit_learn_tools_work_on_rows_and_sets(gaussians, quick):

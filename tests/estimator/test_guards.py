@@ -46,6 +46,18 @@ def test_impossible_priors_are_reported():
     assert str(clf.set_params(set_priors=(0.8, 0.2)).fit_sets(*sets).out_of_fold_evaluation_.accuracy).startswith("0.9")
 
 
+def test_few_rows_cannot_show_whether_the_sets_differ():
+    X = np.arange(6.0).reshape(6, 1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(X[:3], X[3:] + 9)
+    (text,) = (str(warning.message) for warning in caught if warning.category is IndistinguishableSetsWarning)
+    assert text == (
+        "the two sets have too few rows to show whether they differ: on 6 held-out rows a fast classifier separates "
+        "them with AUC 1.000, which can be chance with so few rows; collect more rows."
+    )
+
+
 def test_indistinguishable_sets_are_detected_reliably():
     """At least 9 of 10 pairs with equal distributions are detected, and none of 10 pairs that differ."""
     noticed = {True: 0, False: 0}

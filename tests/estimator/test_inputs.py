@@ -213,6 +213,16 @@ def test_score_rejects_rows_of_one_set(counts, quick):
 
 
 @pytest.mark.parametrize(
+    ("value", "hint"), [(np.nan, ", or fit on data frames, which may have missing"), (np.inf, "[.]")]
+)
+def test_missing_values_in_arrays_suggest_data_frames(value, hint, counts, quick):
+    X, sets = counts[0].astype(float), counts[1]
+    X[1, 1] = value
+    with pytest.raises(ValueError, match=f"remove or impute these values first{hint}"):
+        UUClassifier(**quick).fit(X, sets)
+
+
+@pytest.mark.parametrize(
     ("held_out", "text"),
     [
         ({"test_data": (np.zeros((4, 3)), [0, 1, 2, 1])}, r"labels must be 1 and 0.*got the values \[0, 1, 2\]"),

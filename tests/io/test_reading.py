@@ -73,7 +73,7 @@ def test_suffix_decides_the_format(name, expected):
 
 def test_archives_must_be_unpacked():
     with pytest.raises(TableError, match=r"rows\.csv\.zip is an archive; unpack it, and pass the file of rows in it\."):
-        open_table("rows.csv.zip")
+        format_of("rows.csv.zip")
 
 
 @pytest.mark.parametrize("name", ["a.xls", "a", "a.gz", "a.txt.gz", ".csv", "a.json"])
@@ -101,6 +101,8 @@ def test_chunk_rows_must_be_a_positive_integer(tmp_path, rows):
 
 def test_rejects_paths_that_are_not_files(tmp_path, monkeypatch):
     assert refusal(tmp_path / "absent.csv") == "FILE does not exist; check the path."
+    (tmp_path / "clinic_a.csv").touch()
+    assert refusal(tmp_path / "clinic_A.txt") == "FILE does not exist (did you mean 'clinic_a.csv'?); check the path."
     (tmp_path / "folder.csv").mkdir()
     assert refusal(tmp_path / "folder.csv") == "FILE is a folder; pass a file of rows."
     assert "is a folder" in refusal(tmp_path / "folder.csv", format="parquet")

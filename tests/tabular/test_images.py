@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from uulearn.exceptions import TableError
-from uulearn.tabular.images import FORMATS, IMAGE_SUFFIXES, ImageSchema, load_images, open_rows, survey_images
+from uulearn.io.formats import IMAGE_SUFFIXES
+from uulearn.tabular.images import FORMATS, ImageSchema, load_images, open_rows, survey_images
 
 GRAY, COLOR = ImageSchema("path", 4, 4, "L"), ImageSchema("path", 4, 4, "RGB")
 
@@ -74,7 +75,10 @@ def test_finds_images_in_subfolders_and_links_but_not_hidden_files(draw, tmp_pat
     (own / "notes.txt").write_text("not an image")
     paths, notes = paths_in(own)
     assert paths == ["again/e.png", "b.png", "ill/2026/c.PPM", "ill/a.jpg"]
-    assert notes == [f"{own} has 1 files that are not images; they are ignored."]
+    assert notes == [f"{own} has 1 file that is not an image; it is ignored."]
+    (own / "more.txt").touch()
+    with open_rows(own) as reader:
+        assert reader.notes == [f"{own} has 2 files that are not images; they are ignored."]
 
 
 @pytest.mark.parametrize("locked", ["", "ill"])

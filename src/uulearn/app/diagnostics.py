@@ -1,6 +1,7 @@
 """Describe the installation for bug reports: versions, devices, optional extras and thread settings.
 
-The versions of packages are read from their metadata, so only torch is imported. Bug reports are public, so nothing
+The versions of packages are read from their metadata. Only torch, and packages that fail with another version of torch,
+are imported. Bug reports are public, so nothing
 here contains a path, a user name or the name of the machine.
 """
 
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -35,6 +37,8 @@ EXTRAS = {
     "ray": ("ray", "pydantic", "fsspec"),
 }
 """Packages of the extras for users; a test compares them with pyproject.toml."""
+BUILT_FOR_TORCH = ("torchvision",)
+"""Packages of extras that can be loaded only with the version of torch for which they were built."""
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "KMP_AFFINITY",
 )  # fmt: skip
@@ -108,7 +112,7 @@ def diagnose() -> Diagnosis:
         cores=available_cores(),
         virtual_environment=sys.prefix != sys.base_prefix,
         packages={name: installed_version(name) for name in CORE},
-        extras={extra: {name: installed_version(name) for name in names} for extra, names in EXTRAS.items()},
+        extras={extra: {name: _state_of_extra(name) for name in names} for extra, names in EXTRAS.items()},
         variables={name: _setting(name) for name in THREAD_VARIABLES},
         nvidia_driver=nvidia_driver(),
         torch=torch_state(),
@@ -125,6 +129,20 @@ def installed_version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _state_of_extra(name: str) -> str | None:
+    """Return the version of a package, with a note if it cannot be loaded, or None if it is not installed."""
+    version = installed_version(name)
+    if version is None or name not in BUILT_FOR_TORCH:
+        return version
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(name)
+    except Exception:  # a damaged installation can raise anything, and its message can contain paths
+        return f"{version} (cannot be loaded)"
+    return version
 
 
 def hide_folders(text: str) -> str:

@@ -139,7 +139,7 @@ def sensitivity_facts(
         model = {"model": max(compared, key=lambda entry: entry.weight).model, "model_params": defaults.AUTO}
     n_trees = [history.best_epoch for history in classifier.history_.models or () if history.best_epoch is not None]
     if model.get("model", classifier.model) == defaults.BOOSTING and n_trees:
-        model |= {"epochs": max(n_trees), "early_stopping": False}
+        model |= {"epochs": max(n_trees), "early_stopping": False, "patience": None}
     choice = classifier.consistency_
     options = without_comparison(classifier.consistency, used=choice is not None and choice.used)
     model["consistency"] = None if model.get("model", classifier.model) == defaults.BOOSTING else options

@@ -11,7 +11,7 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from uulearn.estimator import UUClassifier
 from uulearn.estimator.boosting import import_lightgbm
 from uulearn.estimator.parameters import PURE_PRIORS, check_parameters
 from uulearn.exceptions import TableError
+from uulearn.io.formats import check_exists
 from uulearn.io.reading import is_table_folder
 from uulearn.models import is_image_model, is_torchvision_name
 from uulearn.models.torchvision_networks import check_torchvision
@@ -39,6 +40,7 @@ from uulearn.priors import SetPriorsEstimate, estimate_set_priors
 from uulearn.selection.sensitivity import MIN_MODELS
 from uulearn.tabular import TableEncoder
 from uulearn.tabular.images import DEFAULT_SIZE, PHOTO_SIZE, ImageSchema
+from uulearn.tabular.leakage import LeakingColumn
 from uulearn.tabular.matrices import Prepared, prepare, prepare_images
 from uulearn.tabular.schema import group_columns
 from uulearn.training.progress import ProgressCallback, StageStarted, format_duration, no_progress
@@ -117,15 +119,9 @@ def read_and_encode(
     def read() -> tuple[Prepared, Matrices]:
         progress(StageStarted("reading both files"))
         prepared = _prepare(settings)
-        if reasons := [leak.reason for leak in prepared.leaking_columns]:
-            if not settings.allow_leakage:
-                options = " ".join(f"--drop {_quoted(leak.column)}" for leak in prepared.leaking_columns)
-                if prepared.encoder and 2 * len(reasons) > len(prepared.encoder.schema_.columns) > 1:
-                    reasons.insert(0, "Check the class priors: most columns differ by more than they allow.")
-                raise TableError(
-                    f"{' '.join(reasons)} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
-                )
-            prepared.notes.extend(reasons)
+        if prepared.leaking_columns and not settings.allow_leakage:
+            raise TableError(_explain_leaks(prepared.leaking_columns, prepared.encoder))
+        prepared.notes.extend(leak.reason for leak in prepared.leaking_columns)
         progress(StageStarted("encoding columns"))
         return prepared, prepared.matrices(folder)
 
@@ -134,11 +130,27 @@ def read_and_encode(
     return read_once(read, checkpoint / SHARED_ROWS, workers)
 
 
+def _explain_leaks(leaks: Sequence[LeakingColumn], encoder: TableEncoder | None) -> str:
+    """Return the reason for each leaking column, and how to continue; wrong class priors are a cause of some leaks."""
+    reasons = " ".join(leak.reason for leak in leaks)
+    options = " ".join(f"--drop {_quoted(leak.column)}" for leak in leaks)
+    if not any(leak.depends_on_priors for leak in leaks):
+        return f"{reasons} Leave out leaking columns ({options}), or keep them (--allow-leakage)."
+    what, them = ("this is a leaking column", "it") if len(leaks) == 1 else ("these are leaking columns", "them")
+    advice = f"are right, {what}: leave {them} out ({options}), or keep {them} (--allow-leakage)."
+    if encoder and 2 * len(leaks) > len(encoder.schema_.columns) > 1:
+        check = "Check the class priors: most columns differ by more than they allow."
+        return f"{check} {reasons} If the class priors {advice}"
+    return f"{reasons} Check the class priors first. If they {advice}"
+
+
 def takes_images(settings: FitSettings) -> bool:
     """Return whether the sets contain images: two folders of images, or two tables with a column of paths."""
     paths = (settings.first, settings.second)
     folders = [Path(path).is_dir() and not is_table_folder(path) for path in paths]
     if any(folders) != all(folders):
+        for path in paths:
+            check_exists(path)
         raise TableError(
             f"{paths[folders.index(True)]} is a folder, but the other input is a file; pass two folders or two files."
         )
@@ -258,6 +270,8 @@ def _check_image_options(settings: FitSettings) -> None:
         option, fix = f"--augment {augment}", "remove --augment"
     else:
         return
+    for path in (settings.first, settings.second):
+        check_exists(path)
     raise ValueError(
         f"{option} needs images, but {settings.first} and {settings.second} are not folders of images; {fix}, or pass "
         "--images COLUMN if a column contains paths of images."

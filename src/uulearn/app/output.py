@@ -23,6 +23,7 @@ from uulearn.app.settings import FitSettings, read_settings
 from uulearn.app.summary import format_model_card
 from uulearn.estimator.model_directory import MANIFEST, could_be_model
 from uulearn.exceptions import CheckpointError, OtherRunError
+from uulearn.io.formats import COMPRESSIONS, SUFFIXES
 from uulearn.io.writing import cannot_be_written
 from uulearn.storage import file_lock
 from uulearn.training.progress import ProgressCallback, no_progress
@@ -180,11 +181,12 @@ class FitRun:
                 progress=progress,
                 workers=self.workers,
             )
-            place = shlex.quote(str(folder.out))
+            place, suffix = shlex.quote(str(folder.out)), _suffix_of_rows(settings.first)
+            new = "new_images" if suffix == "/" and model.images is not None else "new"
             commands = {
-                "predict": f"uulearn predict {place} new.csv --out scored.csv",
+                "predict": f"uulearn predict {place} {new}{suffix} --out scored.csv",
                 "report": f"uulearn report {place}",
-                "evaluate": f"uulearn evaluate {place} more_of_first.csv more_of_second.csv",
+                "evaluate": f"uulearn evaluate {place} more_of_first{suffix} more_of_second{suffix}",
                 "repeat": f"uulearn fit --config {shlex.quote(str(folder.out / CONFIGURATION))} --out again",
             }
             facts = dataclasses.replace(model.fit_facts, commands=commands)
@@ -219,6 +221,19 @@ def join_fit_workers(settings: FitSettings) -> Workers | None:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     return join_workers("auto", device)
+
+
+def _suffix_of_rows(source: str) -> str:
+    """Return the suffix of a file without that of its compression, ``/`` for a folder, and ``.csv`` for other names.
+
+    >>> _suffix_of_rows("clinic_a.csv.gz"), _suffix_of_rows("clinic_a.npy"), _suffix_of_rows("-")
+    ('.csv', '.npy', '.csv')
+    """
+    path = Path(source)
+    if path.is_dir():
+        return "/"
+    suffix = path.with_suffix("").suffix if path.suffix.lower() in COMPRESSIONS else path.suffix
+    return suffix if suffix.lower() in SUFFIXES else ".csv"
 
 
 def find_os_error(error: BaseException | None) -> OSError | None:

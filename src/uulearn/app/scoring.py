@@ -17,7 +17,7 @@ from uulearn.estimator import UUClassifier
 from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import NotAMixtureWarning, TableError
 from uulearn.io.arrow import refuse_ambiguous
-from uulearn.io.formats import STANDARD, array_columns, resolve_format
+from uulearn.io.formats import STANDARD, array_columns, check_exists, check_table_name, resolve_format
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 from uulearn.io.writing import TableWriter
 from uulearn.metrics.new_rows import MIN_ROWS, RowCheck
@@ -69,6 +69,9 @@ def score_file(
     ``keep_columns``) are copied. For a model written by `UUClassifier.save`, the file must contain only numbers. The
     rows are added to the ``counter``, which compares them with the training rows.
     """
+    check_exists(rows)
+    if format is None and not Path(rows).is_dir():
+        check_table_name(rows, hint=", or name its format with --format")
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
     if isinstance(model, TableModel):

@@ -44,6 +44,7 @@ PRIORS_OR_AUTO = ("fit", "evaluate")
 ONE_FRACTION = ("--target-prior", "--accuracy", "--half-width", "--delta", "--hold-out")
 N_FRACTIONS = {"--set-priors": 2} | dict.fromkeys(ONE_FRACTION, 1)
 """Options that take fractions, and the number of their values."""
+TWO_SETS = "The command line takes two sets; for more sets, use UUClassifier in Python (docs/more-sets.md)."
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """Base class of errors in the arguments, which Typer does not export."""
 EXIT_BAD_INPUT = 2
@@ -85,6 +86,17 @@ class CommandGroup(typer.core.TyperGroup):
 
 class Command(typer.core.TyperCommand):
     """Command whose help shows arguments without their Python type: ``A`` instead of ``A <str>``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; errors about missing arguments show an example, and those about a third set a page."""
+        try:
+            return super().parse_args(ctx, args)
+        except USAGE_ERROR as error:
+            if isinstance(error, typer.BadParameter) and not error.message:  # Click's error about a missing argument
+                error.message = f"{self.epilog}"
+            elif self.name == "fit" and "unexpected extra argument" in error.message:
+                error.message += f". {TWO_SETS}"
+            raise
 
     def get_params(self, ctx: Any) -> Any:
         """Return the parameters; arguments are shown without their Python type."""

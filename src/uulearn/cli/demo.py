@@ -57,8 +57,10 @@ def demo(
     finally:
         progress.close()
     results = [summarize(task, method, trained[task.name][method].history_) for task, method in runs]
-    rows = ", ".join(
-        f"{task.name} {task.set_size} + {task.set_size} ({draw_sets(task, seed).overlap} in both)" for task in tasks
+    overlaps = [(task, draw_sets(task, seed).overlap) for task in tasks]
+    rows = ",\n".join(
+        f"{task.name} {task.set_size} + {task.set_size} ({f'{n} rows are' if n else 'no row is'} in both sets)"
+        for task, n in overlaps
     )
     console.print(
         "Digits (even against odd) and breast cancer (malignant against benign), each as\n"

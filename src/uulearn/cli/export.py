@@ -16,13 +16,17 @@ def export(
     """Write a model as an ONNX file and check its scores."""
     with fast_imports():
         from uulearn.app.model import TableModel, load_model
+        from uulearn.defaults import AUTO, BOOSTING
         from uulearn.export import export_onnx
         from uulearn.io.writing import explained
 
     loaded = load_model(model)
+    classifier = loaded.classifier if isinstance(loaded, TableModel) else loaded
+    if (kind := classifier.learner_.kind) in (AUTO, BOOSTING):
+        raise ValueError(f"models of --model {kind} cannot be exported; fit again with --model mlp or --model linear.")
     with explained(out):
         if isinstance(loaded, TableModel):
-            exported = export_onnx(loaded.classifier, out, input_type="auto" if loaded.images is None else "uint8")
+            exported = export_onnx(classifier, out, input_type="auto" if loaded.images is None else "uint8")
         else:
-            exported = export_onnx(loaded, out)
+            exported = export_onnx(classifier, out)
     typer.echo(str(exported))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PRIORS = "θ θ′"
 """Placeholder for the class priors of the two sets."""
+LEAST_PERCENTAGE = 2
+"""Minimum number without a percent sign that is taken for a percentage if a fraction was expected."""
 
 
 def option(metavar: str, text: str, *names: str, **rest: Any) -> Any:
@@ -105,6 +107,8 @@ def uses_ray(engine: str, address: str | None, workers: int | None) -> bool:
 def check_not_percentages(name: str, words: Sequence[str]) -> None:
     """Raise an error that shows the correct fractions if priors are given in percent, such as ``80 20`` or ``80%``.
 
+    A number above 1 but below `LEAST_PERCENTAGE` is a typing error and not a percentage.
+
     Examples
     --------
     >>> check_not_percentages("--target-prior", ["0.8"])
@@ -112,10 +116,16 @@ def check_not_percentages(name: str, words: Sequence[str]) -> None:
     Traceback (most recent call last):
     ...
     ValueError: --set-priors takes fractions between 0 and 1, not percentages; write --set-priors 0.8 0.2.
+    >>> check_not_percentages("--set-priors", ["0.8", "1.2"])
+    Traceback (most recent call last):
+    ...
+    ValueError: --set-priors takes fractions between 0 and 1, got 1.2.
     """
     values = [word for part in words for word in part.replace(",", " ").split()]
     plain = [word.removesuffix("%") for word in values]
     if all(map(is_number, plain)) and any(word.endswith("%") or 1 < float(word) <= 100 for word in values):
+        if wrong := [word for word in values if not word.endswith("%") and 1 < float(word) < LEAST_PERCENTAGE]:
+            raise ValueError(f"{name} takes fractions between 0 and 1, got {' and '.join(wrong)}.")
         percent = [word.endswith("%") or float(word) > 1 for word in values]
         fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
         typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])

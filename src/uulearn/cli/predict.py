@@ -1,5 +1,6 @@
 """``uulearn predict``: write the score, probability and class of each row of a file."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -61,7 +62,7 @@ def predict(
                 progress=tracker,
             )
     else:
-        _check_paths(rows, out)
+        _check_paths(model, rows, out)
         loaded = load_for_scoring(model, keep_columns)
         counter = None if no_check else make_counter(loaded)
         count = score_file(
@@ -82,9 +83,13 @@ def predict(
         print(f"{count:,} rows scored, written to {printable(str(Path(out)))}", file=sys.stderr)
 
 
-def _check_paths(rows: str, out: str) -> None:
+def _check_paths(model: Path, rows: str, out: str) -> None:
+    from uulearn.estimator.model_directory import MANIFEST
     from uulearn.io.formats import check_not_read_again
 
+    if (Path(rows) / MANIFEST).is_file() and not (model / MANIFEST).exists():
+        command = printable(shlex.join(["uulearn", "predict", rows, str(model)]))
+        raise ValueError(f"{model} contains no {MANIFEST}, but {rows} does; the model comes first: {command}.")
     if out != STANDARD and Path(out).is_dir():
         raise ValueError(f"{out} is a folder; pass a file name as --out.")
     if STANDARD not in (rows, out) and Path(rows).exists() and Path(out).exists() and Path(rows).samefile(out):

@@ -61,7 +61,7 @@ def render(estimate: SetPriorsEstimate, paths: tuple[Path, Path], n_columns: int
     bounds = f"warning: {estimate.concern}" if estimate.concern is not None else _bounds(estimate, level)
     texts = [bounds, _order(estimate), _explanation(estimate, n_columns)]
     paragraphs = [fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) for text in texts]
-    return "\n\n".join(["\n".join(lines), *paragraphs, _next_step(estimate)])
+    return "\n\n".join(["\n".join(lines), *paragraphs, _next_step(estimate, paths)])
 
 
 def _order(estimate: SetPriorsEstimate) -> str:
@@ -96,7 +96,9 @@ def _explanation(estimate: SetPriorsEstimate, n_columns: int) -> str:
     )
 
 
-def _next_step(estimate: SetPriorsEstimate) -> str:
+def _next_step(estimate: SetPriorsEstimate, paths: tuple[Path, Path]) -> str:
+    from uulearn.io.formats import printable
+
     if estimate.concern is not None:
         return (
             "next: label some random rows of each file and count the positives (with 50 labels, a prior of 0.8 is "
@@ -104,9 +106,10 @@ def _next_step(estimate: SetPriorsEstimate) -> str:
         )
     values = [f"{prior:.3f}" for prior in estimate.set_priors]
     command = shlex.join(["uulearn", "plan", "--set-priors", *values, "--sizes", *map(str, estimate.sizes)])
+    files = printable(shlex.join(map(str, paths)))
     return (
         f"next: check how precisely the accuracy can be estimated from these sets\n  {command}\n"
-        f"and train: uulearn fit A B --set-priors {' '.join(values)} --target-prior …"
+        f"and train: uulearn fit {files} --set-priors {' '.join(values)} --target-prior …"
     )
 
 

@@ -392,8 +392,10 @@ def _check_values(rows: Rows, name: str, columns: NDArray[np.object_] | None) ->
         row, column = where[0] + number * len(chunks[0]), where[1]
         at = f"(row {row}, column {column if columns is None else repr(columns[column])})"
         if not math.isfinite(value):
+            frames = math.isnan(value) and columns is None and chunk.ndim == 2
+            other = ", or fit on data frames, which may have missing values" if frames else ""
             raise ValueError(
-                f"Input {name} contains NaN or infinity: {value} {at}; remove or impute these values first."
+                f"Input {name} contains NaN or infinity: {value} {at}; remove or impute these values first{other}."
             )
         raise ValueError(
             f"Input {name} contains {value:g} {at}, but values above {LARGEST_INPUT:g} may overflow in float32, the "

@@ -22,6 +22,7 @@ MEANS_ROWS, CHUNK_VALUES = (
 )  # maximum number of rows per set whose means are compared, and of values per chunk
 CLASSIFIER_ROWS, SAMPLED_VALUES = 2_500, 2**20  # maximum number of rows and values per set for slower classifiers
 MIN_Z = 2.0  # minimum number of standard errors above ½ for the AUC of distinguishable sets
+HIGH_AUC = 0.6  # minimum AUC that would clearly differ from chance (0.5) if there were more rows
 CONTRADICTION_P_VALUE = 0.02  # maximum p-value (Mann–Whitney) at which labels contradict the priors
 
 Floats = NDArray[np.float64]
@@ -69,15 +70,21 @@ def measure_separability(data: TwoSets, seed: int) -> Separability:
 
 
 def warn_if_indistinguishable(separability: Separability, stacklevel: int) -> None:
-    """Warn if the sets are indistinguishable, because there may be nothing to learn."""
-    if not separability.distinguishable:
-        warnings.warn(
-            f"the two sets look alike: on {separability.rows:,} held-out rows a fast classifier separates them with "
-            f"AUC {separability.auc:.3f}, no better than chance (0.5); if their class priors differ, collect more "
-            "rows or columns that depend on the class.",
-            IndistinguishableSetsWarning,
-            stacklevel=stacklevel + 1,
+    """Warn if the sets look alike, because there may be nothing to learn, or if few rows cannot show a difference."""
+    if separability.distinguishable:
+        return
+    found = f"on {separability.rows:,} held-out rows a fast classifier separates them with AUC {separability.auc:.3f}"
+    if separability.auc >= HIGH_AUC:
+        message = (
+            f"the two sets have too few rows to show whether they differ: {found}, which can be chance with so few "
+            "rows; collect more rows."
         )
+    else:
+        message = (
+            f"the two sets look alike: {found}, no better than chance (0.5); if their class priors differ, collect "
+            "more rows or columns that depend on the class."
+        )
+    warnings.warn(message, IndistinguishableSetsWarning, stacklevel=stacklevel + 1)
 
 
 def warn_if_swapped(

@@ -311,8 +311,8 @@ class AutoLearner(Learner):
             if skipped is None and trained and expected + own > self.options.seconds:
                 left = max(0.0, self.options.seconds - expected)
                 skipped = (
-                    f"its training needs about {own:,.1f} s, and {left:,.1f} s of the budget of "
-                    f"{self.options.seconds:,.1f} s are left"
+                    f"its training needs about {own:,.1f} s, more than the {left:,.1f} s that are left of the budget "
+                    f"of {self.options.seconds:,.1f} s"
                 )
             if skipped is None:
                 if self.parameters.progress:

@@ -278,7 +278,7 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
         counter.add(self._read(X))
         return counter.check()
 
-    def score(self, X: Any, sets: Any) -> float:
+    def score(self, X: Any, sets: Any = None) -> float:
         """Estimate the accuracy at class prior π without labels, from rows of both sets.
 
         The estimate is one minus the unbiased zero-one risk on rows not used for training, clipped to [0, 1]. With few
@@ -286,6 +286,11 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
         does not clip, to ``cross_val_score`` and ``GridSearchCV``. A scorer such as ``"accuracy"`` would compare
         predicted classes with sets.
         """
+        if sets is None:
+            raise TypeError(
+                f"{type(self).__name__}.score needs sets, the set of each row, because it uses no labels; pass "
+                "score(X, sets)."
+            )
         priors = self._known_priors()
         scores = self.decision_function(X)
         numbers = self._read_sets(sets, len(scores))

@@ -1,8 +1,10 @@
 """Detect file formats, list Parquet files, and clean column names, using only the standard library."""
 
+import difflib
+import itertools
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from uulearn.exceptions import TableError
@@ -20,17 +22,21 @@ SUFFIXES = {
     ".npz": "npz",
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 PARQUET = ".parquet"
 STANDARD = "-"  # path that means standard input or standard output
+MAX_COMPARED_NAMES = 5_000  # number of names in a folder to compare with a name that does not exist
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?")
 """Text that represents a missing value."""
 
 
-def format_of(path: str | Path) -> tuple[str, str | None]:
+def format_of(path: str | Path, hint: str = "") -> tuple[str, str | None]:
     """Return the format and the compression implied by a file name; ``"-"`` means CSV.
+
+    The error message for other names ends with ``hint``.
 
     >>> format_of("clinic_a.csv.gz"), format_of("clinic_a.parquet")
     (('csv', 'gzip'), ('parquet', None))
@@ -45,9 +51,47 @@ def format_of(path: str | Path) -> tuple[str, str | None]:
     if known is None:
         raise TableError(
             f"{path} has no supported suffix; use one of {' '.join(SUFFIXES)} (optionally followed by .gz or "
-            ".zst), or pass its format to uulearn predict with --format."
+            f".zst){hint}."
         )
     return known, compression
+
+
+def check_exists(path: str | Path) -> None:
+    """Raise `TableError` if a file or folder does not exist, and suggest similar names in the same folder.
+
+    >>> check_exists("clinic_a.csv")
+    Traceback (most recent call last):
+    uulearn.exceptions.TableError: clinic_a.csv does not exist; check the path.
+    """
+    if str(path) == STANDARD:
+        return
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        raise TableError(f"{path} does not exist{_suggest_similar(Path(path))}; check the path.") from None
+    except (OSError, ValueError):
+        pass  # reading the file reports the reason
+
+
+def _suggest_similar(path: Path) -> str:
+    try:
+        with os.scandir(path.parent) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MAX_COMPARED_NAMES)]
+    except OSError:
+        return ""
+    return suggest(path.name, (name for name in names if not name.startswith(".")))
+
+
+def check_table_name(path: str | Path, hint: str = "") -> None:
+    """Raise `TableError` if the name of an input file is not the name of a table; see `format_of` for ``hint``.
+
+    >>> check_table_name("photos/1.png")
+    Traceback (most recent call last):
+    uulearn.exceptions.TableError: photos/1.png is an image; pass the folder that contains the images.
+    """
+    if Path(path).suffix.lower() in IMAGE_SUFFIXES:
+        raise TableError(f"{path} is an image; pass the folder that contains the images.")
+    format_of(path, hint)
 
 
 def resolve_format(path: str | Path, format: str | None) -> tuple[str, str | None]:
@@ -152,6 +196,17 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
+    """Return similar names as a hint in parentheses, or an empty string.
+
+    >>> suggest("wieght", ["weight", "age"])
+    " (did you mean 'weight'?)"
+    """
+    folded = {other.casefold(): other for other in names}
+    close = difflib.get_close_matches(name.casefold(), folded, n=3)
+    return f" ({hint.replace('{}', ' or '.join(repr(folded[other]) for other in close))})" if close else ""
 
 
 def in_one_line(error: object) -> str:

@@ -9,7 +9,15 @@ import pandas as pd
 from uulearn.exceptions import TableError
 from uulearn.io.arrow import TableReader, open_feather, open_folder, open_parquet
 from uulearn.io.csv_files import open_csv
-from uulearn.io.formats import SEPARATORS, STANDARD, format_of, parquet_files, resolve_format
+from uulearn.io.formats import (
+    SEPARATORS,
+    STANDARD,
+    check_exists,
+    check_table_name,
+    format_of,
+    parquet_files,
+    resolve_format,
+)
 from uulearn.io.other_formats import open_excel, open_json_lines, open_npy, open_npz
 from uulearn.io.sources import TextSource, open_unpacked
 
@@ -51,8 +59,9 @@ def open_table(
     rows = int(chunk_rows)
     if is_table_folder(source):
         return open_folder(Path(source), rows)
-    if format is None and str(source) != STANDARD and not Path(source).suffix and not Path(source).exists():
-        raise TableError(f"{source} does not exist; check the path.")
+    check_exists(source)
+    if format is None:
+        check_table_name(source)
     kind, compression = resolve_format(source, format)
     name = "standard input" if str(source) == STANDARD else str(source)
     if sheet is not None and kind != "xlsx":

@@ -17,10 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
-from uulearn.io.formats import STANDARD, refuse_unreadable
+from uulearn.io.formats import IMAGE_SUFFIXES, STANDARD, refuse_unreadable
 from uulearn.io.reading import CHUNK_ROWS, TableReader, is_table_folder, open_table
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".gif")
 """All formats of torchvision's ``ImageFolder``, and GIF (the first frame)."""
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "PPM", "GIF")
 """Pillow's names of these formats. Without them, Pillow would read PostScript in a .png file with Ghostscript."""
@@ -88,7 +87,10 @@ def _open_folder(folder: Path) -> TableReader:
     if not found:
         raise TableError(f"{folder} contains no images ({', '.join(IMAGE_SUFFIXES)}); pass another folder.")
     others = len(files) - len(found)
-    notes = [f"{folder} has {others} files that are not images; they are ignored."] if others else []
+    notes = []
+    if others:
+        what = "1 file that is not an image; it is" if others == 1 else f"{others} files that are not images; they are"
+        notes = [f"{folder} has {what} ignored."]
     frames = (pd.DataFrame({PATH: found[start : start + CHUNK]}) for start in range(0, len(found), CHUNK))
     return TableReader(str(folder), frames, pd.DataFrame({PATH: found[:0]}), notes)
 

@@ -58,6 +58,8 @@ class LeakingColumn:
     auc: float
     """AUC for distinguishing the sets by this column alone, on held-out rows; 0.5 is chance level, 1 is perfect."""
     reason: str
+    depends_on_priors: bool = False
+    """Whether other class priors would allow the difference."""
 
 
 def find_leaking_columns(
@@ -371,7 +373,7 @@ def _beyond_bounds(
         f"Column {column.name!r} differs between the {noun}s by more than the class priors allow: {how}, but at priors "
         f"of {priors[0]:g} and {priors[1]:g} no value can be more than {side.few / side.many:.2g} times as frequent."
     )
-    return LeakingColumn(column.name, auc, reason)
+    return LeakingColumn(column.name, auc, reason, depends_on_priors=True)
 
 
 def _is_perfect(shares: Pair, side: PriorBound) -> bool:

@@ -6,7 +6,6 @@ A schema is stored as JSON in the model directory. The only cell values in it ar
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
 from uulearn.io.embeddings import ARRAY, list_lengths, position_names
-from uulearn.io.formats import repeated_names
+from uulearn.io.formats import repeated_names, suggest
 from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, PERCENT, PLAIN, UNREADABLE, Cells, parse_cells
 
 KINDS = ("number", "boolean", "category", "date", "text")
@@ -220,17 +219,6 @@ def join_names(names: Iterable[str], limit: int = 5) -> str:
     if len(quoted) > limit:
         quoted = [*quoted[:limit], f"{len(quoted) - limit:,} more"]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
-
-
-def suggest(name: str, names: Iterable[str], hint: str = "did you mean {}?") -> str:
-    """Return similar names as a hint in parentheses, or an empty string.
-
-    >>> suggest("wieght", ["weight", "age"])
-    " (did you mean 'weight'?)"
-    """
-    folded = {other.casefold(): other for other in names}
-    close = difflib.get_close_matches(name.casefold(), folded, n=3)
-    return f" ({hint.replace('{}', ' or '.join(repr(folded[other]) for other in close))})" if close else ""
 
 
 def quote_value(value: str, limit: int = 40) -> str:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
 from uulearn.io.embeddings import expand_names, list_lengths
-from uulearn.io.formats import repeated_names
+from uulearn.io.formats import repeated_names, suggest
 from uulearn.tabular.cells import (
     BOOLEAN,
     DATE,
@@ -43,7 +43,7 @@ from uulearn.tabular.cells import (
     parse_cells,
     parse_dates,
 )
-from uulearn.tabular.schema import OTHER, Schema, TableColumn, check_lengths, join_names, quote_value, suggest
+from uulearn.tabular.schema import OTHER, Schema, TableColumn, check_lengths, join_names, quote_value
 
 FILE_NAMES = ("the first file", "the second file")
 MAX_CATEGORIES = 200  # columns with more distinct values are text, and their values are not counted
