@@ -1,8 +1,7 @@
 """Describe the installation for bug reports: versions, devices, optional extras and thread settings.
 
 The versions of packages are read from their metadata. Only torch, and packages that fail with another version of torch,
-are imported. Bug reports are public, so nothing
-here contains a path, a user name or the name of the machine.
+are imported. Bug reports are public, so nothing here contains a path, a user name or the name of the machine.
 """
 
 import functools
