@@ -20,20 +20,24 @@ settings.load_profile("deterministic")
 
 # Modules whose tests start processes, train for long or simulate: `make test-fast` skips them.
 SLOW_MODULES = {
-    "app/test_hardening_disk.py", "app/test_hardening_files.py", "app/test_hardening_signals.py", "cli/test_cli.py",
-    "cli/test_demo.py", "cli/test_fit_command.py", "cli/test_image_folders.py", "cli/test_torchrun_command.py",
-    "data/test_stream_holdout.py", "data/test_streaming.py", "docs/test_examples.py", "docs/test_hugging_face_page.py",
-    "docs/test_pages.py", "docs/test_site.py", "docs/test_start_pages.py", "docs/test_study_frames.py",
-    "docs/test_study_refinement.py", "docs/test_study_tabular.py", "docs/test_tracking_page.py",
-    "docs/test_wrong_page.py", "engines/test_ray_engine.py", "estimator/test_estimator_checks.py",
+    "app/test_hardening_disk.py", "app/test_hardening_files.py", "app/test_hardening_signals.py",
+    "app/test_same_model.py", "cli/test_cli.py", "cli/test_demo.py", "cli/test_fit_command.py",
+    "cli/test_fit_progress.py", "cli/test_image_folders.py", "cli/test_torchrun_command.py",
+    "data/test_stream_holdout.py", "data/test_streaming.py", "docs/test_examples.py", "docs/test_facts.py",
+    "docs/test_hugging_face_page.py", "docs/test_pages.py", "docs/test_site.py", "docs/test_start_pages.py",
+    "docs/test_study_coverage.py", "docs/test_study_embeddings.py", "docs/test_study_frames.py",
+    "docs/test_study_more_sets.py", "docs/test_study_pages.py", "docs/test_study_refinement.py",
+    "docs/test_study_tabular.py", "docs/test_tracking_page.py", "docs/test_wrong_page.py",
+    "engines/test_ray_engine.py", "estimator/test_check_rows.py", "estimator/test_estimator_checks.py",
     "estimator/test_resolving.py", "estimator/test_self_training.py", "example_datasets/test_datasets.py",
     "export/test_export.py", "integrations/test_huggingface.py", "io/test_fuzz.py", "io/test_reading.py",
     "metrics/test_calibration.py", "metrics/test_metrics_coverage.py", "models/test_torchvision_networks.py",
-    "priors/test_priors_coverage.py", "report/test_report_browser.py", "reproduction/test_experiments.py",
-    "reproduction/test_paper_figures.py", "reproduction/test_reproduce.py", "reproduction/test_store.py",
-    "risk/test_distributed_risk.py", "selection/test_search_in_one_fit.py", "selection/test_search_store.py",
-    "surrogate/test_surrogate.py", "tabular/test_schema.py", "test_hostile.py", "theory/test_theory_simulation.py",
-    "training/test_checkpoint.py", "training/test_workers.py", "training/test_wrappers.py",
+    "priors/test_priors_coverage.py", "report/test_report_browser.py", "reproduction/test_committed_results.py",
+    "reproduction/test_experiments.py", "reproduction/test_paper_figures.py", "reproduction/test_reproduce.py",
+    "reproduction/test_store.py", "risk/test_distributed_risk.py", "selection/test_search_in_one_fit.py",
+    "selection/test_search_store.py", "surrogate/test_surrogate.py", "tabular/test_schema.py", "test_hostile.py",
+    "theory/test_theory_simulation.py", "training/test_checkpoint.py", "training/test_workers.py",
+    "training/test_wrappers.py",
 }  # fmt: skip
 
 
