@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -94,7 +95,8 @@ def test_trees_of_two_columns_learn_their_interaction():
         for least in (1, 6)
     }
     assert accuracy[6] > 0.9
-    assert accuracy[1] < 0.6  # a tree with one column cannot combine both
+    if not metadata.version("lightgbm").startswith("4.5."):  # it gives each tree at least two columns
+        assert accuracy[1] < 0.6  # a tree with one column cannot combine both
     X0, X1, X = (np.pad(part, [(0, 0), (0, 10)], constant_values=3) for part in (X0, X1, X))
     assert (boosting().fit_sets(X0, X1).predict(X) == y).mean() > 0.9  # constant columns do not count
 
