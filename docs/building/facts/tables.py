@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "study"))
@@ -35,7 +35,7 @@ ENCODINGS = {
     "mlp, skrub TableVectorizer": "skrub `TableVectorizer`",
 }
 MORE_SEEDS = 34
-"""First of the seeds that were run only for the smallest sets."""
+"""First of the seeds that were run only for small sets at (0.6, 0.4)."""
 Fits = dict[tuple[Any, ...], dict[str, Record]]
 
 
@@ -47,7 +47,8 @@ def facts() -> dict[str, str]:
     behind = _behind(both)
     seeds = {cell["auto"]["configuration"]["seed"] for cell in both}
     all_cells = [cell for cell in both if cell["auto"]["configuration"]["seed"] < MORE_SEEDS]
-    far = [(draw, rows, change, error) for draw, rows, change, error in behind if change < -2]
+    far = [cell for cell in behind if cell.change < -2]
+    clearly = sorted(c for c in far if c.error is not None and c.change + 2 * c.error < -2)
     return {
         "fits": f"{len(every):,}",
         "main": _summary(_complete(stored, NAMES), NAMES),
@@ -56,22 +57,41 @@ def facts() -> dict[str, str]:
         "auto-seeds": f"{sum(seed < MORE_SEEDS for seed in seeds)}",
         "auto-more-seeds": f"{sum(seed >= MORE_SEEDS for seed in seeds)}",
         "auto-cells": f"{len(behind)}",
-        "auto-behind": signed(statistics.fmean(change for *_, change, _ in behind)),
-        "auto-repeated": f"{sum(error is not None for *_, error in behind)}",
-        "auto-noise": f"{sum(error is not None and change >= -2 * error for *_, change, error in behind)}",
-        "auto-two-points": f"{sum(change >= -2 for *_, change, _ in behind)}",
-        "auto-far": " to ".join(
-            f"{-change:.1f}" for change in (max(c for *_, c, _ in far), min(c for *_, c, _ in far))
-        ),
-        "auto-far-rows": " or ".join(map(str, sorted({rows for _, rows, *_ in far}))),
-        "auto-clearly-far": f"{sum(error is not None and change + 2 * error < -2 for *_, change, error in far)}",
+        "auto-behind": signed(statistics.fmean(c.change for c in behind)),
+        "auto-repeated": f"{sum(c.error is not None for c in behind)}",
+        "auto-noise": f"{sum(c.error is not None and c.change >= -2 * c.error for c in behind)}",
+        "auto-two-points": f"{sum(c.change >= -2 for c in behind)}",
+        "auto-far": _range(-c.change for c in far),
+        "auto-far-rows": " or ".join(map(str, sorted({c.rows for c in far}))),
+        "auto-clearly-far": f"{len(clearly)}",
+        "auto-clearly-names": " and ".join(f"{c.dataset} with {c.rows} rows" for c in clearly),
+        "auto-clearly-gap": _range((c.gap for c in clearly), 0),
         **_speed(),
         "encodings": _summary(_complete(encodings, ENCODINGS), ENCODINGS),
     }
 
 
-def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, int, float, float | None]]:
-    """Return draw, rows, accuracy of `auto` minus that of the better single model, and its standard error, by cell.
+class Behind(NamedTuple):
+    """Accuracy of ``auto`` in a cell, compared with the better single model, in points."""
+
+    dataset: str
+    draw: str
+    rows: int
+    change: float
+    """Accuracy of ``auto`` minus that of the better single model."""
+    error: float | None
+    """Standard error of the change."""
+    gap: float
+    """Accuracy of the better single model minus that of the other one."""
+
+
+def _range(values: Iterable[float], decimals: int = 1) -> str:
+    found = sorted(values)
+    return f"{found[0]:.{decimals}f} to {found[-1]:.{decimals}f}" if found else "–"
+
+
+def _behind(fits: Sequence[Mapping[str, Record]]) -> list[Behind]:
+    """Compare ``auto`` with the better single model in each cell.
 
     A cell is a table, a draw and a number of rows. The better model is the one with the higher mean over the seeds. The
     standard deviation over the seeds is pooled over all tables with the same draw and number of rows; there is no
@@ -82,19 +102,23 @@ def _behind(fits: Sequence[Mapping[str, Record]]) -> list[tuple[str, int, float,
         about = fit["auto"]["configuration"]
         cells[about["draw"], about["rows"], about["dataset"]].append(fit)
     changes: dict[tuple[Any, ...], list[float]] = {}
+    gaps: dict[tuple[Any, ...], float] = {}
     for cell, seeds in cells.items():
         means = {name: statistics.fmean(fit[name]["accuracy"] for fit in seeds) for name in ("boosting", "mlp")}
         better = max(means, key=lambda name: means[name])
+        gaps[cell] = 100 * (max(means.values()) - min(means.values()))
         changes[cell] = [100 * (fit["auto"]["accuracy"] - fit[better]["accuracy"]) for fit in seeds]
     spread: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for cell, values in changes.items():
         spread[_size_group(cell)] += [statistics.variance(values)] if len(values) > 1 else []
     return [
-        (
+        Behind(
+            cell[2],
             cell[0],
             cell[1],
             statistics.fmean(values),
             math.sqrt(statistics.fmean(spread[_size_group(cell)]) / len(values)) if len(values) > 1 else None,
+            gaps[cell],
         )
         for cell, values in changes.items()
     ]
