@@ -337,7 +337,7 @@ def test_column_attributes_equal_best_estimator(data):
     assert search.n_features_in_ == 4
 
 
-@pytest.mark.parametrize("step", ["run_plan", "warn_if_degenerate"])
+@pytest.mark.parametrize("step", ["run_plan", "warn_about_result"])
 def test_interrupted_search_does_not_change_earlier_result(data, monkeypatch, step):
     X0, X1, *_ = data
     search = UUClassifierCV(base(epochs=2), {"lr": [0.01]}).fit_sets(X0, X1)

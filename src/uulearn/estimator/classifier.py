@@ -12,7 +12,7 @@ from uulearn import defaults
 from uulearn.data.inputs import FitData
 from uulearn.data.streams import RowStream
 from uulearn.estimator import persistence, reading
-from uulearn.estimator.fitting import FitResult, run_plan, warn_if_degenerate
+from uulearn.estimator.fitting import FitResult, run_plan, warn_about_result
 from uulearn.estimator.learners import Learner
 from uulearn.estimator.parameters import TRAINING_NAMES, TRAINING_PREFIX, check_parameters, is_auto
 from uulearn.estimator.plan import FitPlan, make_plan, read_streams
@@ -352,7 +352,7 @@ class UUClassifier(TrainedClassifier):
             self.set_fitted(result)
             if result.error is not None:
                 raise result.error
-            warn_if_degenerate(plan, result, stacklevel=3)
+            warn_about_result(plan, result, stacklevel=3)
         return self
 
     def set_fitted(self, result: FitResult) -> Self:

@@ -198,7 +198,7 @@ def average_histories(histories: Sequence[History]) -> History:
     return History(epochs, "; ".join(reasons), labels_used, models=list(histories))
 
 
-def warn_if_degenerate(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
+def warn_about_result(plan: FitPlan, result: FitResult, stacklevel: int = 2) -> None:
     """Warn if the model predicts one class for all out-of-fold or sampled rows, or if the priors are impossible."""
     decisions, priors = result.decisions, plan.parameters.set_priors
     if decisions is not None and priors is not None and len(priors) == 2:

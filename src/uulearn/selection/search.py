@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from uulearn import defaults
 from uulearn.data import TwoSets
 from uulearn.estimator import FitData, FitPlan, UUClassifier, check_parameters, make_plan, run_plan
-from uulearn.estimator.fitting import warn_if_degenerate
+from uulearn.estimator.fitting import warn_about_result
 from uulearn.estimator.html import ResultsBelowDiagram, result_parts
 from uulearn.estimator.learners import Learner, OutOfFold, make_learner
 from uulearn.estimator.parameters import is_auto
@@ -222,7 +222,7 @@ class UUClassifierCV(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  # ty
         result = run_plan(plans[best], first)
         if result.error is not None:
             raise result.error
-        warn_if_degenerate(plans[best], result, stacklevel=3)
+        warn_about_result(plans[best], result, stacklevel=3)
         # Set at the end, because an interrupted search must not change the result of an earlier one.
         self.best_estimator_ = tried[best].set_fitted(result)
         self.best_params_, self.candidates_ = settings[best], candidates
