@@ -53,7 +53,7 @@ class UnreadableCells:
 
     @property
     def refused(self) -> bool:
-        """Whether so many values cannot be read that the column is probably another one, or in another format."""
+        """Whether most values cannot be read, so that the column is probably another one or in another format."""
         return self.count >= FEWEST_REFUSED and self.count > MAX_FRACTION * self.known
 
     def error(self) -> TableError:
