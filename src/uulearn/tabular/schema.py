@@ -188,7 +188,7 @@ def read_new_rows(frame: pd.DataFrame, schema: Schema, *, name: str) -> NewRows:
     columns, counts = {}, {}
     for column, cells in _parsed_columns(frame, schema, name):
         bad = _unreadable(cells, column)
-        known = int((cells.codes >= 0).sum())
+        known = int(np.count_nonzero(cells.codes >= 0))
         if bad.any():
             refused = _written_otherwise(cells, column) & bad
             if refused.any():
@@ -298,6 +298,8 @@ def _unreadable(cells: Cells, column: TableColumn) -> NDArray[np.bool_]:
     bad = cells.kinds == UNREADABLE
     if wanted is not None:
         bad = (cells.kinds != wanted) | (np.isnat(cells.dates) if wanted == DATE else bad)
+    if not bad.any():  # the usual case
+        return np.zeros(len(cells.codes), dtype=bool)
     return np.asarray(np.append(bad, False)[cells.codes])
 
 
