@@ -90,6 +90,13 @@ class ColumnWarning(UUWarning):
     advice = "Check these columns, and drop them or change how they are written if necessary."
 
 
+class UnreadableCellsWarning(UUWarning):
+    """Some cells of new rows cannot be read as the kind of their column, so they are treated as missing values."""
+
+    headline = "Some cells of new rows were treated as missing values"
+    advice = "Write these cells as in the training rows, or leave them empty if the value is unknown."
+
+
 class LeakingColumnWarning(UUWarning):
     """A column differs between the sets by more than their class priors allow."""
 

@@ -1,5 +1,6 @@
 """`uulearn fit`, `predict`, `evaluate`, `report` and `export` on two files, run in this process."""
 
+import io
 import itertools
 import json
 import re
@@ -21,11 +22,13 @@ from uulearn.cli import main
 from uulearn.cli.options import NAMES
 from uulearn.datasets import make_sets
 from uulearn.defaults import AUTO, BOOSTING
+from uulearn.exceptions import UnreadableCellsWarning
 from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.models import MODELS
 from uulearn.risk.corrections import METHODS, SURROGATE
 from uulearn.risk.losses import LOSSES
 from uulearn.selection import sensitivity
+from uulearn.tabular import images as image_files
 
 QUICK = ("--model", "linear", "--epochs", "8", "--no-sensitivity")
 PRIORS = ("--set-priors", "0.8", "0.2", "--target-prior", "0.5")
@@ -80,7 +83,6 @@ def files(tmp_path_factory):
 def fitted(files):
     """A model directory and the output of fit."""
     import contextlib
-    import io
 
     out, printed = files / "model", io.StringIO()
     before = sys.argv
@@ -209,11 +211,10 @@ def test_predict_reads_and_writes_other_formats(fitted, files, uulearn, tmp_path
 
 def test_chunks_do_not_change_the_scores(fitted, files, monkeypatch, tmp_path):
     from uulearn.app.scoring import score_file
-    from uulearn.tabular import images
 
     loaded = TableModel.load(fitted[0])
     score_file(loaded, str(files / "new.csv"), str(tmp_path / "whole.csv"))
-    monkeypatch.setattr(images, "CHUNK_ROWS", 77)
+    monkeypatch.setattr(image_files, "CHUNK_ROWS", 77)
     score_file(loaded, str(files / "new.csv"), str(tmp_path / "pieces.csv"))
     one, other = (pd.read_csv(tmp_path / name) for name in ("whole.csv", "pieces.csv"))
     np.testing.assert_allclose(one["score"], other["score"], rtol=2e-5, atol=2e-5)
@@ -240,6 +241,96 @@ def test_predict_reports_values_unlike_the_training_rows(fitted, files, uulearn,
     assert len(printed.splitlines()) == 41
 
 
+UNREADABLE = (
+    "column 'age': 12 of {known} values are not numbers (for example '90+'); column 'smokes': 1 of 1,000 values is not "
+    "yes or no (for example 'unsure'); column 'seen': 2 of 1,000 values are not dates (for example 'in May'). They are "
+    "treated as missing values.\n"
+)
+
+
+@pytest.fixture
+def odd(files, tmp_path):
+    """Rows with cells that cannot be read, the same rows with empty cells instead, and the text of the warning."""
+    frame = pd.read_csv(files / "new.csv", dtype=str)
+    known = int(frame["age"].notna().sum() + frame.loc[100:111, "age"].isna().sum())
+    for name, age, smokes, seen in (("odd", "90+", "unsure", "in May"), ("empty", None, None, None)):
+        own = frame.copy()
+        own.loc[100:111, "age"], own.loc[3, "smokes"], own.loc[998:999, "seen"] = age, smokes, seen
+        own.to_csv(tmp_path / f"{name}.csv", index=False)
+    return tmp_path / "odd.csv", tmp_path / "empty.csv", UNREADABLE.format(known=known)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl", ".xlsx"])
+def test_unreadable_cells_are_missing_values_with_a_warning(fitted, odd, uulearn, tmp_path, suffix):
+    rows, empty, message = odd
+    place = tmp_path / f"rows{suffix}"
+    frame = pd.read_csv(rows, dtype=str)
+    if suffix == ".xlsx":
+        pytest.importorskip("openpyxl")
+        frame.to_excel(place, index=False)
+    elif suffix == ".jsonl":
+        frame.to_json(place, orient="records", lines=True)
+    else:
+        frame.to_csv(place, index=False) if suffix == ".csv" else frame.to_parquet(place)
+    code, plain, err = uulearn("predict", fitted[0], empty)
+    assert (code, err) == (0, "")
+    code, printed, err = uulearn("predict", fitted[0], place)
+    assert (code, err) == (0, f"warning: {place}: {message}")
+    assert printed == plain
+    with pytest.warns(UnreadableCellsWarning) as caught:
+        scores = UUClassifier.load(fitted[0]).decision_function(frame)
+    assert str(caught[0].message) == f"X: {message.strip()}"
+    np.testing.assert_allclose(pd.read_csv(io.StringIO(printed))["score"], scores, rtol=1e-5, atol=1e-5)
+
+
+def test_evaluate_reports_unreadable_cells_of_each_file(fitted, files, odd, uulearn):
+    rows, empty, message = odd
+    labels = ("--labels", "truth", "--json")
+    expected = uulearn("evaluate", fitted[0], empty, *labels)
+    assert expected[2] == ""
+    assert uulearn("evaluate", fitted[0], rows, *labels) == (0, expected[1], f"warning: {rows}: {message}")
+    code, printed, err = uulearn("evaluate", fitted[0], files / "a.csv", rows, "--no-check")
+    assert code == 0
+    assert f"warning: {rows}: {message}" in err
+    assert printed == uulearn("evaluate", fitted[0], files / "a.csv", empty, "--no-check")[1]
+
+
+@pytest.mark.parametrize("chunk", [7, 100, 333])
+def test_unreadable_cells_are_counted_for_the_whole_file(fitted, files, odd, uulearn, monkeypatch, tmp_path, chunk):
+    """All values of some chunks cannot be read."""
+    rows, _, message = odd
+    _, whole, _ = uulearn("predict", fitted[0], rows)
+    monkeypatch.setattr(image_files, "CHUNK_ROWS", chunk)
+    code, printed, err = uulearn("predict", fitted[0], rows)
+    assert (code, err) == (0, f"warning: {rows}: {message}")
+    scores = [pd.read_csv(io.StringIO(text))["score"] for text in (whole, printed)]
+    np.testing.assert_allclose(*scores, rtol=2e-5, atol=2e-5)
+    frame = pd.read_csv(files / "new.csv", dtype=str)
+    frame.loc[450:, "seen"] = "unknown"  # the first chunks can be read
+    frame.to_csv(rows, index=False)
+    code, _, err = uulearn("predict", fitted[0], rows, "--out", tmp_path / "scored.csv")
+    assert code == 2
+    assert err == (
+        f"error: {rows} has 'unknown' in row 451, column 'seen', which is not a date (550 of 1,000 values are not); "
+        "write dates like 2024-12-31.\n"
+    )
+    assert not (tmp_path / "scored.csv").exists()
+
+
+def test_nothing_is_printed_if_most_values_cannot_be_read(fitted, files, uulearn, tmp_path):
+    frame = pd.read_csv(files / "new.csv", dtype=str)[:40].assign(age="young")
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    rows = tmp_path / "rows.csv"
+    for command, *rest in (
+        ("predict", rows),
+        ("evaluate", rows, "--labels", "truth"),
+        ("evaluate", files / "a.csv", rows),
+    ):
+        code, printed, err = uulearn(command, fitted[0], *rest)
+        assert (code, printed) == (2, "")
+        assert "rows.csv has 'young' in row 1, column 'age', which is not a number (40 of 40 values are not); w" in err
+
+
 def test_bad_row_of_a_folder_is_reported_with_its_file(fitted, files, uulearn, tmp_path):
     frame = pd.read_csv(files / "new.csv", dtype=str)
     folder = tmp_path / "rows"
@@ -249,11 +340,16 @@ def test_bad_row_of_a_folder_is_reported_with_its_file(fitted, files, uulearn, t
     code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "scored.csv")
     assert (code, err) == (0, f"90 rows scored, written to {tmp_path / 'scored.csv'}\n")
     bad = frame[30:60].reset_index(drop=True)
-    bad.loc[11, "age"] = "forty"
+    bad["age"] = "forty"
+    bad.to_parquet(folder / "1.parquet")
+    code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "scored.csv")
+    assert code == 0
+    assert err.startswith(f"warning: {folder}: column 'age': 30 of 8")
+    bad.loc[11, "age"] = "40,5"
     bad.to_parquet(folder / "1.parquet")
     code, _, err = uulearn("predict", fitted[0], folder, "--out", tmp_path / "again.csv")
     assert code == 2
-    assert err.startswith(f"error: {folder / '1.parquet'} has 'forty' in row 12, column 'age', which is not a number;")
+    assert err.startswith(f"error: {folder / '1.parquet'} has '40,5' in row 12, column 'age', which is not a number;")
     assert not (tmp_path / "again.csv").exists()
 
 

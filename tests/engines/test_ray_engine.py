@@ -264,6 +264,26 @@ def test_unfamiliar_values_and_bad_rows_are_reported(uulearn, tables, monkeypatc
         f"200 rows scored, written to {tmp_path / 'scored'}",
     ]
     rows["x"] = rows["x"].astype(str)
+    for number, bad in ((0, 3), (2, 40)):  # 40 of 50 values of one file, but not most values of all files
+        rows.assign(x=rows["x"].where(rows.index >= bad, f"bad {number}")).to_parquet(
+            tmp_path / "rows" / f"{number}.parquet"
+        )
+    code, _, err = uulearn(*asked, tmp_path / "unreadable")
+    assert code == 0
+    message = "column 'x': 43 of 198 values are not numbers (for example 'bad 0'). They are treated as missing values."
+    assert err.splitlines()[0] == f"warning: {tmp_path / 'rows'}: {message}"
+    assert uulearn(*asked[:3], "--out", tmp_path / "local.parquet")[2].splitlines()[0] == err.splitlines()[0]
+    scored = pd.concat(pd.read_parquet(path) for path in sorted((tmp_path / "unreadable").iterdir()))
+    np.testing.assert_allclose(scored["score"], pd.read_parquet(tmp_path / "local.parquet")["score"], rtol=1e-5)
+    for number in range(3):
+        rows.assign(x="bad").to_parquet(tmp_path / "rows" / f"{number}.parquet")
+    code, _, err = uulearn(*asked, tmp_path / "refused")
+    assert code == 2
+    assert (
+        f"{tmp_path / 'rows' / '0.parquet'} has 'bad' in row 1, column 'x', which is not a number (150 of 199 val"
+        in err
+    )
+    assert not (tmp_path / "refused").exists()
     rows.loc[7, "x"] = "1,5"
     rows.to_parquet(tmp_path / "rows" / "2.parquet")
     code, _, err = uulearn(*asked, tmp_path / "again")

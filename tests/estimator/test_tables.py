@@ -19,7 +19,14 @@ from helpers.plain import plain_classifier
 from uulearn import UUClassifier
 from uulearn.estimator.parameters import check_parameters
 from uulearn.estimator.reading import is_table
-from uulearn.exceptions import BeyondPriorsWarning, ColumnWarning, LeakingColumnWarning, ModelFormatError, TableError
+from uulearn.exceptions import (
+    BeyondPriorsWarning,
+    ColumnWarning,
+    LeakingColumnWarning,
+    ModelFormatError,
+    TableError,
+    UnreadableCellsWarning,
+)
 from uulearn.export import export_onnx
 from uulearn.selection import SetKFold, UUClassifierCV, UUScorer, prior_sensitivity
 from uulearn.streaming import RowStream
@@ -152,6 +159,49 @@ def test_rejects_rows_that_do_not_fit(fitted, tables, new):
         quick().fit(tables[0], np.zeros(200))
     with pytest.raises(ValueError, match="requires y to be passed"):
         quick().fit(tables[0], None)
+
+
+@pytest.mark.parametrize("convert", [lambda frame: frame, pa.Table.from_pandas, "polars"])
+def test_unreadable_cells_of_new_rows_are_missing_values(fitted, new, convert):
+    if convert == "polars":
+        convert = pytest.importorskip("polars").from_pandas
+    frame, y = new
+    odd, empty = frame.astype({"age": object, "smokes": object}), frame.astype({"age": object, "smokes": object})
+    odd.loc[4:6, "age"], odd.loc[[0, 299], "smokes"] = ["90+", "?", "unknown"], "unsure"
+    empty.loc[4:6, "age"] = empty.loc[[0, 299], "smokes"] = None
+    odd, empty = (table.where(table.isna(), table.astype(str)) for table in (odd, empty))  # Arrow needs one type
+    odd, empty = (convert(table.where(table.notna(), None)) for table in (odd, empty))
+    known = frame["age"].notna().sum() + frame.loc[4:6, "age"].isna().sum()
+    message = (
+        rf"^X: column 'age': 3 of {known} values are not numbers \(for example '90\+'\); column 'smokes': 2 of 300 "
+        r"values are not yes or no \(for example 'unsure'\)\. They are treated as missing values\.$"
+    )
+    for method in ("decision_function", "predict", "predict_proba", "check_rows"):
+        with pytest.warns(UnreadableCellsWarning, match=message) as caught:
+            found = getattr(fitted, method)(odd)
+        assert [each.filename for each in caught] == [__file__]
+        np.testing.assert_array_equal(found, getattr(fitted, method)(empty))
+    with pytest.warns(UnreadableCellsWarning, match=message) as caught:
+        assert fitted.evaluate(odd, labels=y) == fitted.evaluate(empty, labels=y)
+    assert caught[0].filename == __file__
+
+
+def test_a_single_row_has_the_same_score_as_in_a_table(fitted, new):
+    odd = new[0].astype({"age": object})
+    odd.loc[[5, 8], "age"] = "unknown"
+    with pytest.warns(UnreadableCellsWarning):
+        scores = fitted.decision_function(odd)
+    with pytest.warns(UnreadableCellsWarning, match="'age': 1 of 1 values is not a number"):
+        np.testing.assert_allclose(fitted.decision_function(odd[5:6]), scores[5:6], rtol=1e-5)
+
+
+def test_rows_for_training_must_be_readable(tables, joint, new):
+    odd = new[0].astype({"age": object})
+    odd.loc[5, "age"] = "unknown"
+    sets = np.arange(300) % 2
+    for held_out in ({"validation_data": (odd, sets)}, {"test_data": (odd, sets)}):
+        with pytest.raises(TableError, match="has 'unknown' in row 6, column 'age', which is not a number; write"):
+            quick(n_estimators=1).fit_sets(*tables, **held_out)
 
 
 def test_rejects_encoder_for_streams(tables):

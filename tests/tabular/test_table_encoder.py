@@ -211,10 +211,12 @@ def test_rejects_values_that_are_not_tables(X, message, fitted):
 def test_rejects_tables_that_do_not_fit(fitted, frame):
     with pytest.raises(TableError, match="X lacks the column 'dose'; it must have all columns that the model was"):
         fitted.transform(frame.drop(columns="dose"))
-    with pytest.raises(TableError, match="X has 'many' in row 3, column 'age', which is not a number; write numbers"):
+    with pytest.raises(TableError, match="X has '1,5' in row 3, column 'age', which is not a number; write numbers"):
         fitted.transform(
-            frame.astype({"age": object}).set_axis(range(100, 400)).replace({"age": {frame["age"][2]: "many"}})
+            frame.astype({"age": object}).set_axis(range(100, 400)).replace({"age": {frame["age"][2]: "1,5"}})
         )
+    with pytest.raises(TableError, match="X has 'many' in row 1, column 'age', which is not a number .300 of 300 val"):
+        fitted.transform(frame.assign(age="many"))
     unknown = fitted.transform(frame.assign(color="violet"))
     assert (unknown[:, fitted.feature_groups()["color"]] == 0).all()
 

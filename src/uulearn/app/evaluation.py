@@ -14,6 +14,7 @@ from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import TableError
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
+from uulearn.tabular.unreadable import CellCounter
 
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
 """Labels that mean "positive" unless the user specifies the label of the positive class."""
@@ -40,17 +41,18 @@ def evaluate_sets(
     target_prior: float | None,
     sheet: str | None = None,
     counters: Sequence[RowCounter | None] = (None, None),
+    cells: Sequence[CellCounter | None] = (None, None),
 ) -> Evaluation:
     """Evaluate a model without labels, on two unlabeled files with the given class priors.
 
-    The rows of each file are added to its counter.
+    The rows of each file are added to its counter, and cells that cannot be read to its ``cells``.
     """
     check_different_files(first, second)
     model = model.with_target_prior(target_prior)
     classifier = model.classifier
     scores = [
-        np.concatenate([scored.score for _, scored in score_chunks(model, path, sheet=sheet, counter=counter)])
-        for path, counter in zip((first, second), counters, strict=True)
+        np.concatenate([own.score for _, own in score_chunks(model, path, sheet=sheet, counter=counter, cells=found)])
+        for path, counter, found in zip((first, second), counters, cells, strict=True)
     ]
     priors = set_priors or classifier.set_priors
     assert priors is not None  # a model of `uulearn fit` always has them
@@ -66,14 +68,15 @@ def evaluate_labels(
     target_prior: float | None,
     sheet: str | None,
     counter: RowCounter | None = None,
+    cells: CellCounter | None = None,
 ) -> LabeledEvaluation:
     """Evaluate a model on labeled rows, at the class prior of these rows or at ``target_prior``.
 
-    The rows are added to the ``counter``.
+    The rows are added to the ``counter``, and cells that cannot be read to ``cells``.
     """
     model = model.with_target_prior(target_prior)
     found, labels, missing, seen = [], list[NDArray[np.int64]](), 0, set[str]()
-    for frame, scored in score_chunks(model, rows, required=column, sheet=sheet, counter=counter):
+    for frame, scored in score_chunks(model, rows, required=column, sheet=sheet, counter=counter, cells=cells):
         words = [
             _to_word(value) if known else "" for value, known in zip(frame[column], frame[column].notna(), strict=True)
         ]
@@ -94,11 +97,11 @@ def evaluate_labels(
             f"{', '.join(map(repr, sorted(seen)[:3]))}; pass rows of both classes, or another label as --positive."
         )
     score, probability, predicted = map(np.concatenate, zip(*found, strict=True))
-    cells = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
+    outcomes = {"true_positive": (1, 1), "false_positive": (1, 0), "false_negative": (0, 1), "true_negative": (0, 0)}
     return LabeledEvaluation(
         evaluate_labeled(score, y, target_prior),
         float(y.mean()) if target_prior is None else target_prior,
-        {name: int(((predicted == p) & (y == t)).sum()) for name, (p, t) in cells.items()},
+        {name: int(((predicted == p) & (y == t)).sum()) for name, (p, t) in outcomes.items()},
         float(calibration_error(probability, y)),
         float(np.mean((probability - y) ** 2)),
     )

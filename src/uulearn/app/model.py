@@ -23,8 +23,9 @@ from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import ModelFormatError
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
-from uulearn.tabular.schema import Schema, apply_schema
+from uulearn.tabular.schema import Schema, read_new_rows
 from uulearn.tabular.unfamiliar import UnfamiliarCounts, count_unfamiliar
+from uulearn.tabular.unreadable import CellCounter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,17 +89,26 @@ class TableModel:
         name: str = "the table",
         folder: Path = Path(),
         counter: RowCounter | None = None,
+        cells: CellCounter | None = None,
     ) -> ScoredRows:
         """Score the rows of a data frame returned by a reader of `uulearn.io.reading`.
 
         The columns can be in any order; additional columns are ignored. ``name`` is the name of the table in error
         messages, and ``folder`` is the base folder of relative image paths. The rows are added to the ``counter``.
+
+        Cells that cannot be read are treated as missing values, see `uulearn.tabular.unreadable`. If the frame is a
+        chunk of a table, pass ``cells``, to which they are added, and check it after the last chunk.
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
         if self.encoder is None:
             return score_matrix(self.classifier, encode_rows(frame, self.schema, None, folder, name), counter)
-        rows = apply_schema(frame, self.encoder.schema_, name=name)
+        rows, unreadable = read_new_rows(frame, self.encoder.schema_, name=name)
+        found = CellCounter() if cells is None else cells
+        found.add(unreadable)
+        if cells is None:
+            found.check()
+            found.warn(name)
         self.unfamiliar.update(count_unfamiliar(rows, self.encoder))
         return score_matrix(self.classifier.with_encoder(None), self.encoder.encode_rows(rows), counter)
 

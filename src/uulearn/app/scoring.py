@@ -24,6 +24,7 @@ from uulearn.metrics.new_rows import MIN_ROWS, RowCheck
 from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 from uulearn.tabular.schema import Schema, check_has_columns, quote_value
+from uulearn.tabular.unreadable import CellCounter
 
 ARRAY_CHUNK_BYTES = 2**27
 """Maximum size of an array chunk in bytes; if rows are large, a chunk has fewer than CHUNK_ROWS rows."""
@@ -62,12 +63,16 @@ def score_file(
     target_prior: float | None = None,
     keep_columns: bool = False,
     counter: RowCounter | None = None,
+    cells: CellCounter | None = None,
+    is_part: bool = False,
 ) -> int:
     """Write the score, probability and class of each row of a file, in order; return the number of rows.
 
     For a model written by `uulearn fit`, the file is a table, and its id columns (or all columns, with
     ``keep_columns``) are copied. For a model written by `UUClassifier.save`, the file must contain only numbers. The
-    rows are added to the ``counter``, which compares them with the training rows.
+    rows are added to the ``counter``, which compares them with the training rows, and cells that cannot be read are
+    added to ``cells`` instead of a warning. If the file is a part of a larger table (``is_part``), check ``cells``
+    after the last part.
     """
     check_exists(rows)
     if format is None and not Path(rows).is_dir():
@@ -75,7 +80,7 @@ def score_file(
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
     if isinstance(model, TableModel):
-        frames = _score_table(model, rows, format, sheet, keep_columns, counter)
+        frames = _score_table(model, rows, format, sheet, keep_columns, counter, cells, is_part)
     else:
         scored = _score_numbers(model, rows, format, sheet, counter)
         frames = (_with_results(pd.DataFrame(), block) for block in scored)
@@ -94,10 +99,13 @@ def _score_table(
     sheet: str | None,
     keep_columns: bool,
     counter: RowCounter | None,
+    cells: CellCounter | None,
+    is_part: bool,
 ) -> Iterator[pd.DataFrame]:
     schema = model.schema
     ids = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
-    for frame, scored in score_chunks(model, rows, format=format, sheet=sheet, counter=counter):
+    chunks = score_chunks(model, rows, format=format, sheet=sheet, counter=counter, cells=cells, is_part=is_part)
+    for frame, scored in chunks:
         copied = list(frame) if keep_columns else [name for name in ids if name in frame]
         if taken := [name for name in copied if name in RESULT_COLUMNS]:
             raise TableError(f"{rows} already has a column {taken[0]!r}, which predict writes; rename that column.")
@@ -118,23 +126,34 @@ def score_chunks(
     format: str | None = None,
     sheet: str | None = None,
     counter: RowCounter | None = None,
+    cells: CellCounter | None = None,
+    is_part: bool = False,
 ) -> Iterator[tuple[pd.DataFrame, ScoredRows]]:
     """Yield chunks of a file with their scores; ``required`` is an additional column that the file must have.
 
-    The rows are added to the ``counter``.
+    The rows are added to the ``counter``, and cells that cannot be read to ``cells``; see `score_file`. The last chunk
+    is yielded after these cells were checked, so nothing of a small file is written if this check fails.
     """
-    rows = 0
+    found = CellCounter() if cells is None else cells
+    scored = None
     with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format, sheet=sheet) as reader:
         if required is not None and required not in reader.columns:
             raise TableError(f"{reader.name} has no column {required!r}; it has {', '.join(reader.columns[:20])}.")
         for frame in reader:
-            rows += len(frame)
+            if scored is not None:
+                yield scored
             if isinstance(model.schema, Schema):
                 numbers = (column.name for column in model.schema.columns if column.kind == "number")
                 refuse_ambiguous(reader.name, reader.ambiguous, numbers)
-            yield frame, model.score(frame, name=reader.place, folder=base_folder(path), counter=counter)
-        if not rows:
+            folder = base_folder(path)
+            scored = frame, model.score(frame, name=reader.place, folder=folder, counter=counter, cells=found)
+        if scored is None:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
+    if not is_part:
+        found.check()
+        if cells is None:
+            found.warn(reader.name)
+    yield scored
 
 
 def _score_numbers(

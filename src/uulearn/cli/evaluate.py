@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from uulearn.cli import fast_imports
-from uulearn.cli.options import PRIORS, AsJson, NoCheck, Sheet, argument, option, parse_set_priors, print_check
+from uulearn.cli.options import (
+    PRIORS,
+    AsJson,
+    NoCheck,
+    Sheet,
+    argument,
+    option,
+    parse_set_priors,
+    print_check,
+    print_unreadable,
+)
 
 if TYPE_CHECKING:
     from uulearn.app.evaluation import LabeledEvaluation
@@ -34,6 +44,7 @@ def evaluate(
         from uulearn.app.evaluation import evaluate_labels, evaluate_sets
         from uulearn.app.model import TableModel
         from uulearn.app.scoring import make_counter
+        from uulearn.tabular.unreadable import CellCounter
 
     priors = parse_set_priors(set_priors)
     if labels is None and positive is not None:
@@ -42,8 +53,9 @@ def evaluate(
         raise ValueError("--set-priors requires two unlabeled files; remove --set-priors or --labels.")
     if labels is not None and second is None:
         chosen = TableModel.load(model)
-        counter = None if no_check else make_counter(chosen)
-        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet, counter), as_json)
+        counter, found = None if no_check else make_counter(chosen), CellCounter()
+        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet, counter, found), as_json)
+        print_unreadable(found, first)
         print_check(counter, first)
         return
     if labels is not None or second is None:
@@ -55,10 +67,12 @@ def evaluate(
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")
     loaded = TableModel.load(model)
     counters = [None if no_check else make_counter(loaded) for _ in range(2)]
-    evaluation = evaluate_sets(loaded, first, second, priors, target_prior, sheet, counters)
+    cells = [CellCounter(), CellCounter()]
+    evaluation = evaluate_sets(loaded, first, second, priors, target_prior, sheet, counters, cells)
     typer.echo(json.dumps(dataclasses.asdict(evaluation), indent=1) if as_json else str(evaluation))
     _warn_if_impossible(evaluation)
-    for counter, rows in zip(counters, (first, second), strict=True):
+    for counter, found, rows in zip(counters, cells, (first, second), strict=True):
+        print_unreadable(found, rows)
         print_check(counter, rows)
 
 

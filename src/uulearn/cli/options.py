@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from uulearn.estimator.new_rows import RowCounter
+    from uulearn.tabular.unreadable import CellCounter
 
 PRIORS = "θ θ′"
 """Placeholder for the class priors of the two sets."""
@@ -130,6 +131,14 @@ def check_not_percentages(name: str, words: Sequence[str]) -> None:
         fractions = [float(word) / 100 if own else float(word) for word, own in zip(plain, percent, strict=True)]
         typed = " ".join([name, *(f"{fraction:g}" for fraction in fractions)])
         raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
+
+
+def print_unreadable(cells: CellCounter, rows: str) -> None:
+    """Print a warning on standard error if cells of a file were treated as missing values."""
+    from uulearn.io.formats import STANDARD, printable
+
+    if message := cells.describe("standard input" if rows == STANDARD else rows):
+        typer.echo(f"warning: {printable(message)}", err=True)
 
 
 def print_check(counter: RowCounter | None, rows: str) -> None:

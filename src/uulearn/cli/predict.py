@@ -16,6 +16,7 @@ from uulearn.cli.options import (
     flag,
     option,
     print_check,
+    print_unreadable,
     uses_ray,
 )
 from uulearn.io.formats import STANDARD, printable
@@ -42,6 +43,7 @@ def predict(
         from uulearn.app.model import TableModel
         from uulearn.app.scoring import load_for_scoring, make_counter, score_file
         from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
+        from uulearn.tabular.unreadable import CellCounter
 
     if on_ray:
         if format_ is not None:
@@ -50,7 +52,7 @@ def predict(
         from uulearn.engines.ray_scoring import score_on_ray
 
         with progress.ScoringProgress(progress.progress_output(delay=progress.FIRST_LINE)) as tracker:
-            count, unfamiliar, counter = score_on_ray(
+            count, unfamiliar, counter, cells = score_on_ray(
                 model,
                 rows,
                 out,
@@ -64,7 +66,7 @@ def predict(
     else:
         _check_paths(model, rows, out)
         loaded = load_for_scoring(model, keep_columns)
-        counter = None if no_check else make_counter(loaded)
+        counter, cells = None if no_check else make_counter(loaded), CellCounter()
         count = score_file(
             loaded,
             rows,
@@ -74,8 +76,10 @@ def predict(
             target_prior=target_prior,
             keep_columns=keep_columns,
             counter=counter,
+            cells=cells,
         )
         unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
+    print_unreadable(cells, rows)
     for note in describe_unfamiliar(unfamiliar):
         print(f"note: {printable(note)}", file=sys.stderr)
     print_check(counter, rows)

@@ -36,7 +36,11 @@ class RowEncoder(Protocol):
     feature_names_in_: NDArray[np.object_]
 
     def encode_table(self, X: Any, name: str) -> NDArray[Any]:
-        """Return one row of numbers per row of a table; ``name`` is the name of the table in error messages."""
+        """Return one row of numbers per row of a training table, called ``name`` in error messages."""
+        ...
+
+    def encode_new_table(self, X: Any, name: str) -> NDArray[Any]:
+        """Return one row of numbers per row of a new table; cells that cannot be read are missing values."""
         ...
 
     def get_feature_names_out(self) -> NDArray[np.object_]:
@@ -68,11 +72,15 @@ def read_table(X: Any, *, any_shape: bool, name: str = "X", encoder: RowEncoder 
 
 
 def read_same_columns(
-    X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier"
+    X: Any, columns: Columns, *, any_shape: bool, name: str = "X", estimator: str = "UUClassifier", new: bool = False
 ) -> Rows:
-    """Return the rows of X; raise an error that names ``estimator`` if the values or the columns are invalid."""
+    """Return the rows of X; raise an error that names ``estimator`` if the values or the columns are invalid.
+
+    ``new`` says that the rows are not part of a fit, so cells that cannot be read are treated as missing values.
+    """
     if columns.encoder is not None:
-        return _read(columns.encoder.encode_table(X, name), any_shape, name)
+        encode = columns.encoder.encode_new_table if new else columns.encoder.encode_table
+        return _read(encode(X, name), any_shape, name)
     if not isinstance(X, Tensor | RowStream):
         known = type(estimator, (), {})()
         if columns.names is not None:

@@ -24,6 +24,7 @@ from uulearn.io.reading import is_table_folder
 from uulearn.metrics.new_rows import RowCounts
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.unfamiliar import UnfamiliarCounts
+from uulearn.tabular.unreadable import CellCounter
 
 TASK = "uulearn-score"
 
@@ -49,14 +50,14 @@ def score_on_ray(
     workers: int | None,
     check: bool = True,
     progress: Callable[[FilesScored], None] = lambda event: None,
-) -> tuple[int, UnfamiliarCounts, RowCounter | None]:
+) -> tuple[int, UnfamiliarCounts, RowCounter | None, CellCounter]:
     """Score one Parquet file or a folder of Parquet files on a Ray cluster, and write a new folder.
 
     The new folder has one file per input file, with the same name and row order. It appears when all files are
     complete. The model and both folders must be accessible under the same path on all machines of the cluster. Returns
-    the number of rows, the counts of values unlike the training rows, and, with ``check``, the counter that compares
-    all rows with the training rows. ``progress`` is called when the cluster is ready and after
-    every file.
+    the number of rows, the counts of values unlike the training rows, with ``check`` the counter that compares all rows
+    with the training rows, and the cells that cannot be read, which are checked for all files together. ``progress`` is
+    called when the cluster is ready and after every file.
     """
     loaded = load_for_scoring(model, keep_columns)
     if isinstance(loaded, TableModel) and isinstance(loaded.schema, ImageSchema):
@@ -72,6 +73,7 @@ def score_on_ray(
     unfinished = place.with_name(f".{place.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     total, n_rows, unfamiliar = 0, sum(counts.values()), UnfamiliarCounts()
+    cells, cells_of_files = CellCounter(), dict[int, CellCounter]()
     counter = make_counter(loaded) if check else None
     non_empty = [name for name, path in files.items() if counts[path]]
     try:
@@ -81,12 +83,16 @@ def score_on_ray(
             calls = [(str(files[name]), str(unfinished / name)) for name in non_empty]
             finished = finished_tasks(ray, score, calls, at_once=workers, what=TASK)
             progress(FilesScored(0, 0, len(calls), n_rows))
-            for done, (_, (scored, found, own)) in enumerate(finished, 1):
+            for done, (number, (scored, found, own, unreadable)) in enumerate(finished, 1):
                 total += scored
                 unfamiliar.update(found)
+                cells_of_files[number] = unreadable
                 if counter is not None and own is not None:
                     counter.add_counts(own)
                 progress(FilesScored(done, total, len(calls), n_rows))
+        for _, unreadable in sorted(cells_of_files.items()):  # in the order of the files, not of the tasks
+            cells.add(unreadable.columns)
+        cells.check()
         for name in files.keys() - set(non_empty):
             pq.write_table(pq.read_schema(unfinished / non_empty[0]).empty_table(), unfinished / name)
         _keep_only(files, unfinished)
@@ -94,18 +100,19 @@ def score_on_ray(
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return total, unfamiliar, counter
+    return total, unfamiliar, counter, cells
 
 
 def _score_on_worker(
     model: Path, digest: str, rows: str, out: str, *, check: bool, **options: Any
-) -> tuple[int, UnfamiliarCounts, RowCounts | None]:
+) -> tuple[int, UnfamiliarCounts, RowCounts | None, CellCounter]:
     loaded = _load_once(model, digest, options["keep_columns"])
     unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
     unfamiliar.clear()  # counts of the previous file
     counter = make_counter(loaded) if check else None
-    count = score_file(loaded, rows, out, **options, counter=counter)
-    return count, unfamiliar, None if counter is None else counter.counts
+    cells = CellCounter()
+    count = score_file(loaded, rows, out, **options, counter=counter, cells=cells, is_part=True)
+    return count, unfamiliar, None if counter is None else counter.counts, cells
 
 
 @functools.lru_cache(maxsize=1)

@@ -312,4 +312,4 @@ class TrainedClassifier(ResultsBelowDiagram, ClassifierMixin, BaseEstimator):  #
     def _read(self, X: Any) -> Rows:
         columns = Columns(self.row_shape_, getattr(self, "feature_names_in_", None), self.encoder_)
         name = type(self).__name__
-        return inputs.read_same_columns(X, columns, any_shape=takes_any_shape(self.model), estimator=name)
+        return inputs.read_same_columns(X, columns, any_shape=takes_any_shape(self.model), estimator=name, new=True)

@@ -40,6 +40,8 @@ BOOLEAN_TEXTS = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "false": 0.0, "no"
 NUMBER_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|(?i:inf|infinity))$"
 UNIT_SHAPE = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+) ?%|[$£] ?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?)$"
 """Percentages, and dollars and pounds, in which a comma separates thousands."""
+SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
+"""Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in messages."""
 FEW_VALUES = 0.1  # a text column with at most this fraction of distinct cells is stored as categories
 DATE_SHAPE = (
     r"^(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.][12]\d{3}"

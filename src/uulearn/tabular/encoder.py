@@ -43,9 +43,10 @@ from uulearn.io.embeddings import ARRAY, list_lengths
 from uulearn.storage import write_atomically
 from uulearn.tabular.frames import FrameSource, to_frame
 from uulearn.tabular.leakage import LeakingColumn, find_label_columns, find_leaking_columns
-from uulearn.tabular.schema import KINDS, OTHER, Schema, TableColumn, apply_schema, join_names
+from uulearn.tabular.schema import KINDS, OTHER, Schema, TableColumn, apply_schema, join_names, read_new_rows
 from uulearn.tabular.survey import PYTHON_SETS, PYTHON_TABLE, Survey, Terms
 from uulearn.tabular.text import HASHED, count_groups
+from uulearn.tabular.unreadable import CellCounter
 
 ENCODER_ROWS = 100_000  # maximum number of rows of each table used to fit the encoder and to check for leakage
 KNOTS = 256  # number of values of a column between which scores are interpolated
@@ -236,16 +237,36 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._set_state(schema, arrays)
         return self
 
+    def fit_transform(self, X: Any, y: Any = None) -> Matrix:
+        """Fit the encoder to the rows of a table, and return their features; ``y`` is ignored."""
+        return self.fit(X).encode_table(X, "X")
+
     def transform(self, X: Any) -> Matrix:
-        """Return the features of each row of a table, of shape (n, features), or a frame after `set_output`."""
-        return self.encode_table(X, "X")
+        """Return the features of each row of a table, of shape (n, features), or a frame after `set_output`.
+
+        Cells that cannot be read as the kind of their column are treated as missing values, with a
+        `uulearn.exceptions.UnreadableCellsWarning`. If these are most values of a column, `TableError` is raised.
+        """
+        return self.encode_new_table(X, "X")
+
+    def encode_new_table(self, X: Any, name: str) -> Matrix:
+        """Return the features of new rows as `transform` does, but always as an array."""
+        rows, unreadable = read_new_rows(self._read_frame(X, name), self.schema_, name=name)
+        counter = CellCounter()
+        counter.add(unreadable)
+        counter.check()
+        counter.warn(name)
+        return self.encode_rows(rows)
 
     def encode_table(self, X: Any, name: str) -> Matrix:
-        """Return the features of a table as an array; ``name`` is the name of the table in error messages."""
-        return self.encode_rows(self.read_rows(X, name))
+        """Return the features of training rows as an array; ``name`` is the name of the table in error messages.
 
-    def read_rows(self, X: Any, name: str) -> pd.DataFrame:
-        """Convert a table to typed rows; raise `TableError` if columns are missing or cells are not readable."""
+        Raise `TableError` if columns are missing or cells cannot be read.
+        """
+        return self.encode_rows(apply_schema(self._read_frame(X, name), self.schema_, name=name))
+
+    def _read_frame(self, X: Any, name: str) -> pd.DataFrame:
+        """Convert a table to a frame, and check that it has column names if the encoder needs them."""
         check_is_fitted(self)
         frame = to_frame(X, name)
         unnamed = ARRAY in list_lengths(frame) and ARRAY not in self.schema_.lists
@@ -254,7 +275,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"{name} has no column names, but the encoder was fitted to the columns "
                 f"{join_names(self.schema_.names)}; pass a table with these columns."
             )
-        return apply_schema(frame, self.schema_, name=name)
+        return frame
 
     def encode_rows(self, rows: pd.DataFrame) -> Matrix:
         """Return the features of typed rows."""

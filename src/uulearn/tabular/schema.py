@@ -6,18 +6,32 @@ A schema is stored as JSON in the model directory. The only cell values in it ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from uulearn.exceptions import TableError
 from uulearn.io.embeddings import ARRAY, list_lengths, position_names
 from uulearn.io.formats import repeated_names, suggest
-from uulearn.tabular.cells import BOOLEAN, DATE, NUMBER, PERCENT, PLAIN, UNREADABLE, Cells, parse_cells
+from uulearn.tabular.cells import (
+    BOOLEAN,
+    DATE,
+    NUMBER,
+    PERCENT,
+    PLAIN,
+    SEPARATED,
+    UNREADABLE,
+    WORD,
+    Cells,
+    parse_cells,
+)
+from uulearn.tabular.unreadable import EXPECTED, UnreadableCells
 
 KINDS = ("number", "boolean", "category", "date", "text")
 OTHER = "(other)"
@@ -143,15 +157,67 @@ def apply_schema(frame: pd.DataFrame, schema: Schema, *, name: str) -> pd.DataFr
     0  41.0      red
     1   NaN  (other)
     """
+    columns = {}
+    for column, cells in _parsed_columns(frame, schema, name):
+        bad = _unreadable(cells, column)
+        if bad.any():
+            raise _unreadable_error(_first_cell(frame, column, bad, name), column)
+        columns[column.name] = _converted(cells, column, frame.index)
+    return pd.DataFrame(columns, index=frame.index)
+
+
+class NewRows(NamedTuple):
+    """New rows that were converted by `read_new_rows`, and the unreadable cells of their columns."""
+
+    rows: pd.DataFrame
+    unreadable: dict[str, UnreadableCells]
+    """Counts for each number, boolean and date column, also if all of its cells can be read."""
+
+
+def read_new_rows(frame: pd.DataFrame, schema: Schema, *, name: str) -> NewRows:
+    """Convert new rows as `apply_schema` does, but treat cells that cannot be read as missing values, and count them.
+
+    These are errors, because the values are known but written in another way: numbers with separators in a number
+    column, dates in a date column with another order of day and month, and lists and objects in any column.
+
+    >>> schema = Schema((TableColumn("age", "number"),))
+    >>> rows, unreadable = read_new_rows(pd.DataFrame({"age": ["41", "unknown", None]}), schema, name="new.csv")
+    >>> rows["age"].tolist(), unreadable["age"].known, unreadable["age"].count, unreadable["age"].example
+    ([41.0, nan, nan], 2, 1, "'unknown'")
+    """
+    columns, counts = {}, {}
+    for column, cells in _parsed_columns(frame, schema, name):
+        bad = _unreadable(cells, column)
+        known = int(np.count_nonzero(cells.codes >= 0))
+        if bad.any():
+            refused = _written_otherwise(cells, column) & bad
+            if refused.any():
+                raise _unreadable_error(_first_cell(frame, column, refused, name), column)
+            counts[column.name] = UnreadableCells(
+                column.kind, known, int(bad.sum()), *_first_cell(frame, column, bad, name)
+            )
+            cells = replace(cells, codes=np.where(bad, -1, cells.codes))
+        elif column.kind in EXPECTED:
+            counts[column.name] = UnreadableCells(column.kind, known)
+        columns[column.name] = _converted(cells, column, frame.index)
+    return NewRows(pd.DataFrame(columns, index=frame.index), counts)
+
+
+def _parsed_columns(frame: pd.DataFrame, schema: Schema, name: str) -> Iterator[tuple[TableColumn, Cells]]:
+    """Yield the columns of a schema with their cells in a table, after checking that the table has these columns."""
     tables = (name, "the training data")
     check_lengths((list_lengths(frame), schema.lists), tables, used=schema.names, left_out=schema.left_out)
     check_has_columns(schema.names, frame.columns, name)
-    columns = {}
     for column in schema.columns:
         cells = parse_cells(frame[column.name], day_first=column.day_first, keep_text=column.kind == "text")
-        _check_kind(cells, column, frame, name)
-        columns[column.name] = _converted(cells, column, frame.index)
-    return pd.DataFrame(columns, index=frame.index)
+        if column.kind == "number":
+            signs = cells.signs[cells.counts() > 0]
+            if (signs == PERCENT).any() and (signs == PLAIN).any():
+                raise TableError(
+                    f"{name} has numbers with and without a percent sign in column {column.name!r}; write all numbers "
+                    "as in the tables that the model was trained on."
+                )
+        yield column, cells
 
 
 def check_lengths(
@@ -226,30 +292,42 @@ def quote_value(value: str, limit: int = 40) -> str:
     return repr(value if len(value) <= limit else value[: limit - 1] + "…")
 
 
-def _check_kind(cells: Cells, column: TableColumn, frame: pd.DataFrame, name: str) -> None:
+def _unreadable(cells: Cells, column: TableColumn) -> NDArray[np.bool_]:
+    """Return for each row whether its cell cannot be read as the kind of the column; a missing cell can be read."""
     wanted = {"number": NUMBER, "boolean": BOOLEAN, "date": DATE}.get(column.kind)
-    signs = cells.signs[cells.counts() > 0] if wanted == NUMBER else np.empty(0)
-    if (signs == PERCENT).any() and (signs == PLAIN).any():
-        raise TableError(
-            f"{name} has numbers with and without a percent sign in column {column.name!r}; write all numbers as in "
-            "the tables that the model was trained on."
-        )
     bad = cells.kinds == UNREADABLE
     if wanted is not None:
         bad = (cells.kinds != wanted) | (np.isnat(cells.dates) if wanted == DATE else bad)
-    if not bad.any() or not (rows := np.append(bad, False)[cells.codes]).any():  # a missing cell is never bad
-        return
-    position = int(rows.argmax())
+    if not bad.any():  # the usual case
+        return np.zeros(len(cells.codes), dtype=bool)
+    return np.asarray(np.append(bad, False)[cells.codes])
+
+
+def _written_otherwise(cells: Cells, column: TableColumn) -> NDArray[np.bool_]:
+    """Return for each row whether its cell, which cannot be read, is a list or object, or is written in another way."""
+    values = cells.kinds == UNREADABLE
+    if column.kind == "number":
+        words = np.flatnonzero(cells.kinds == WORD)
+        texts = pa.array(cells.select(words).words, pa.large_string())
+        values[words] = pc.match_substring_regex(texts, SEPARATED).to_numpy(zero_copy_only=False)
+    if column.kind == "date":
+        values |= (cells.kinds == DATE) & np.isnat(cells.dates)
+    return np.asarray(np.append(values, False)[cells.codes])
+
+
+def _first_cell(frame: pd.DataFrame, column: TableColumn, bad: NDArray[np.bool_], name: str) -> tuple[str, str]:
+    """Return a description of the first cell that cannot be read, with its place, and its value in quotes."""
+    position = int(bad.argmax())
     cell = parse_cells(frame[column.name].iloc[[position]])  # keeps the original text of a number
     what = cell.words[0] if cell.kinds[0] == UNREADABLE else quote_value(cell.words[0])
     label = frame.index[position]
     row = label + 1 if isinstance(label, int | np.integer) else position + 1
-    expected = {
-        "number": "a number; write numbers with a decimal point and without separators, like 1234.5",
-        "boolean": "yes or no; write true, false, yes, no, t, f, y or n",
-        "date": "a date; write dates like 2024-12-31",
-    }.get(column.kind, "a word")
-    raise TableError(f"{name} has {what} in row {row}, column {column.name!r}, which is not {expected}.")
+    return f"{name} has {what} in row {row}, column {column.name!r}", what
+
+
+def _unreadable_error(cell: tuple[str, str], column: TableColumn) -> TableError:
+    expected, _, fix = EXPECTED.get(column.kind, ("a word", "", ""))
+    return TableError(f"{cell[0]}, which is not {expected}{f'; {fix}' if fix else ''}.")
 
 
 def _converted(cells: Cells, column: TableColumn, index: Any) -> Any:

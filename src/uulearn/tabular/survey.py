@@ -37,6 +37,7 @@ from uulearn.tabular.cells import (
     NUMBER,
     PERCENT,
     PLAIN,
+    SEPARATED,
     UNREADABLE,
     WORD,
     Cells,
@@ -56,8 +57,6 @@ MIN_NUMBERED_ROWS = 200  # with fewer rows, distinct integers do not indicate an
 MAX_IDENTIFIER_LETTERS = 16  # mean number of letters per cell above which distinct words may be sequences or addresses
 DENSE = 2  # maximum ratio of range to count for which distinct integers look like row numbers
 FIRST_CELLS = 10_000  # number of first cells of each file that are checked for repeated values
-SEPARATED = r"^[+-]?\d+(?:[,.'’\x{00A0}\x{202F} ]\d{3})*(?:,\d+|[,.'’\x{00A0}\x{202F} ]\d{3}(?:\.\d+)?)$"
-"""Pattern of numbers with thousands separators or a decimal comma, which are not parsed but mentioned in notes."""
 PHRASES = {NUMBER: "a number", BOOLEAN: "yes or no", DATE: "a date", WORD: "words"}
 MIX = np.uint64(0x9E3779B97F4A7C15)  # makes the bits of the number 0 differ from the hash 0 of a missing cell
 
