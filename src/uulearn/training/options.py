@@ -257,10 +257,15 @@ def few_threads(
     n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None
 ) -> contextlib.AbstractContextManager[None]:
     """Use one thread if the table and the model are small; the result then does not depend on the number of cores."""
-    if torch.get_num_threads() == 1 or len(row_shape) != 1 or n_rows * row_shape[0] >= SMALL_CELLS:
-        return contextlib.nullcontext()
-    weights = 0 if model is None else sum(weight.numel() for weight in model.parameters())
-    return one_thread() if weights < SMALL_MODEL else contextlib.nullcontext()
+    small = torch.get_num_threads() > 1 and is_small(n_rows, row_shape, model)
+    return one_thread() if small else contextlib.nullcontext()
+
+
+def is_small(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> bool:
+    """Return whether the table and the model are so small that one thread is faster than several."""
+    if len(row_shape) != 1 or n_rows * row_shape[0] >= SMALL_CELLS:
+        return False
+    return model is None or sum(weight.numel() for weight in model.parameters()) < SMALL_MODEL
 
 
 @contextlib.contextmanager
