@@ -40,7 +40,7 @@ from sklearn.metrics import brier_score_loss, log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from common import FORMAT, LEAKY, RESULTS, machine, read_json, versions, write_json
 from uulearn import UUClassifier

@@ -37,7 +37,7 @@ from records import Record
 from resuming import QUICK, STUDY, complete
 from sklearn.metrics import roc_auc_score
 from table_contenders import Contender
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from uulearn.datasets import make_sets
 from uulearn.reproduction.store import normalized

@@ -1,6 +1,10 @@
 """``model="auto"``: which models are used, honest estimates, budget, storage."""
 
 import sys
+import threading
+import time
+import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,12 +14,14 @@ from hypothesis import strategies as st
 
 from uulearn import UUClassifier
 from uulearn.data import DenseRows
-from uulearn.estimator import auto
+from uulearn.estimator import auto, boosting
 from uulearn.estimator.auto import compare_risks, cross_weigh, decision_weights, weigh
-from uulearn.estimator.learners import ModelState
-from uulearn.exceptions import ModelFormatError
+from uulearn.estimator.boosting import BoostingLearner
+from uulearn.estimator.learners import ModelState, NetworkLearner
+from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
 from uulearn.risk import uu_risk
 from uulearn.selection import UUClassifierCV, prior_sensitivity
+from uulearn.training import TrainingOptions
 
 PRIORS = (0.85, 0.15)
 QUICK = {"models": ("linear", "mlp")}
@@ -298,3 +304,132 @@ class TestOtherSettings:
         search = UUClassifierCV(UUClassifier(PRIORS, model="auto", random_state=0), {"l2": [0.0, 0.01]})
         with pytest.raises(ValueError, match="model='auto' compares models itself, so its settings cannot be searched"):
             search.fit_sets(X0, X1)
+
+
+@pytest.fixture
+def two_threads():
+    """As on a machine with two cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def threads_of_boosting(monkeypatch):
+    """Whether each training of boosting is in the main thread, and the number of threads that torch uses there."""
+    pytest.importorskip("lightgbm")
+    seen, train = [], BoostingLearner.train_folds
+
+    def train_folds(self, *arguments):
+        main = threading.current_thread() is threading.main_thread()
+        seen.append((main, torch.get_num_threads()))
+        return train(self, *arguments)
+
+    monkeypatch.setattr(BoostingLearner, "train_folds", train_folds)
+    return seen
+
+
+class TestSideBySide:
+    """Boosting is trained in a second thread if the table is small and there are several cores."""
+
+    models: ClassVar = {"model_params": {"models": ["linear", "boosting", "mlp"]}}
+
+    def test_gives_the_same_model_as_in_turn(self, threads_of_boosting, two_threads, tmp_path):
+        found = []
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            clf, X, _ = fit("xor", training=TrainingOptions(checkpoint_dir=tmp_path / str(number)), **self.models)
+            found.append((clf, clf.decision_function(X)))
+        assert threads_of_boosting == [(True, 1), (False, 1)]
+        (alone, expected), (together, scores) = found
+        np.testing.assert_array_equal(scores, expected)
+        np.testing.assert_array_equal(together.out_of_fold_scores_, alone.out_of_fold_scores_)
+        names = ["model", "used", "weight", "risk", "best_epochs", "parameters"]
+        compared = [[getattr(entry, name) for entry in clf.comparison_ for name in names] for clf, _ in found]
+        assert compared[0] == compared[1]
+        assert min(entry.seconds for entry in together.comparison_) > 0
+        files = [
+            sorted(path.relative_to(tmp_path / number) for path in (tmp_path / number).rglob("*")) for number in "12"
+        ]
+        assert files[0] == files[1]
+
+    def test_warns_as_in_turn(self, threads_of_boosting, two_threads):
+        """The threads do not change the filters for warnings."""
+        X0, X1, _, _ = draw(250, "line")
+        clf = UUClassifier((0.55, 0.5), model="auto", epochs=5, progress=False, random_state=0)
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always")
+            before = list(warnings.filters)
+            clf.fit_sets(X0, X1)
+            assert warnings.filters == before
+        assert [warning.category for warning in raised].count(ClosePriorsWarning) == 1
+        assert threads_of_boosting == [(False, 1)]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"loss": lambda z: torch.nn.functional.softplus(-z)},
+            {"method": (torch.abs, torch.abs)},
+            {"consistency": "auto"},
+        ],
+    )
+    def test_own_functions_are_called_in_one_thread(self, changes, threads_of_boosting, two_threads):
+        fit("line", n=60, **changes)
+        assert [main for main, _ in threads_of_boosting] == [True]
+
+    def test_callback_is_called_in_one_thread(self, threads_of_boosting, two_threads):
+        X0, X1, _, _ = draw(60, "line")
+        clf = UUClassifier(PRIORS, model="auto", epochs=3, progress=False, random_state=0)
+        clf.fit_sets(X0, X1, callback=lambda record, model: None)
+        assert [main for main, _ in threads_of_boosting] == [True]
+
+    def test_short_budget_is_kept(self, threads_of_boosting, two_threads):
+        clf, _, _ = fit("line", model_params={"models": ["boosting", "mlp"], "seconds": 1e-6})
+        assert [entry.model for entry in clf.comparison_ if entry.seconds is not None] == ["boosting"]
+        assert [main for main, _ in threads_of_boosting] == [True]
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError("out of memory")])
+    def test_error_in_a_network_stops_boosting(self, error, two_threads, monkeypatch):
+        pytest.importorskip("lightgbm")
+        started, trees = threading.Event(), []
+        advance = boosting._Run.advance
+
+        def slow(self):
+            started.set()
+            trees.append(threading.current_thread())
+            time.sleep(0.01)
+            return advance(self)
+
+        def fail(*_):
+            started.wait()
+            raise error
+
+        monkeypatch.setattr(boosting._Run, "advance", slow)
+        monkeypatch.setattr(NetworkLearner, "train_folds", fail)
+        with pytest.raises(error if isinstance(error, type) else RuntimeError):
+            fit("line", epochs=1000, patience=None, model_params={"models": ["boosting", "mlp"], "seconds": 1e6})
+        assert 0 < len(trees) < 200
+        assert not trees[0].is_alive()
+
+    def test_error_in_boosting_is_raised(self, two_threads, monkeypatch):
+        pytest.importorskip("lightgbm")
+
+        def fail(*_):
+            raise MemoryError("of boosting")
+
+        monkeypatch.setattr(BoostingLearner, "train_folds", fail)
+        with pytest.raises(MemoryError, match="of boosting"):
+            fit("line", epochs=3)
+
+    def test_model_that_diverges_is_skipped(self, threads_of_boosting, two_threads, monkeypatch):
+        def diverge(*_):
+            raise NonFiniteRiskError("the risk was not finite.")
+
+        monkeypatch.setattr(NetworkLearner, "train_folds", diverge)
+        clf, _, _ = fit("line", epochs=20)
+        assert [(entry.model, entry.used, entry.skipped) for entry in clf.comparison_] == [
+            ("boosting", True, None),
+            ("mlp", False, "the risk was not finite"),
+        ]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
 from uulearn.metrics.new_rows import ALARM_LEVEL, RowCheck, RowCounts, RowReference
 
@@ -206,3 +207,13 @@ def test_damaged_statistics_are_refused(reference, damage):
         damage(arrays)
     with pytest.raises(ValueError, match=r"reference|unpack"):
         RowReference.from_arrays(arrays, 4)
+
+
+def test_reference_does_not_depend_on_the_number_of_threads():
+    rows = np.random.default_rng(0).normal(size=(2, 1000, 40))
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            found.append(RowReference.from_rows(*rows).to_arrays())
+    for name, value in found[0].items():
+        np.testing.assert_array_equal(value, found[1][name])

@@ -20,6 +20,7 @@ from helpers.plain import plain_classifier
 from uulearn.data import DenseRows, TwoSets, hold_out
 from uulearn.estimator import run_plan
 from uulearn.estimator.learners import NetworkLearner
+from uulearn.estimator.new_rows import NOT_COMPUTED
 from uulearn.exceptions import (
     ClosePriorsWarning,
     IndistinguishableSetsWarning,
@@ -452,7 +453,7 @@ def test_raises_if_risk_overflows_for_the_guess(data, monkeypatch):
     ):
         prior_sensitivity(classifier, X, sets)
     fits = []
-    monkeypatch.setattr(sensitivity, "run_plan", lambda plan: fits.append(plan) or run_plan(plan))
+    monkeypatch.setattr(sensitivity, "run_plan", lambda plan, **options: fits.append(plan) or run_plan(plan, **options))
     monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
     with pytest.raises(NonFiniteRiskError, match=r"stopped being finite in epoch \d"):
         prior_sensitivity(classifier, X, sets)
@@ -473,8 +474,8 @@ def test_run_that_overflows_is_skipped(stacked, data, monkeypatch):
         monkeypatch.setattr(sensitivity, "_train_all", train_all)
     else:
 
-        def diverging(plan):
-            result = run_plan(plan)
+        def diverging(plan, **options):
+            result = run_plan(plan, **options)
             if plan.parameters.target_prior != 0.6:
                 return result
             history = History(stop_reason="the risk was not finite in epoch 3")
@@ -519,10 +520,12 @@ def one_by_one(monkeypatch):
 
     clock = SimpleNamespace(now=100.0, step=1.0, trained=[])
 
-    def timed(plan):
+    def timed(plan, **options):
         clock.now += clock.step
         clock.trained.append((*plan.parameters.set_priors, plan.parameters.target_prior))
-        return run_plan(plan)
+        result = run_plan(plan, **options)
+        assert result.reference == NOT_COMPUTED  # it would use a part of the budget, but no new rows are compared
+        return result
 
     monkeypatch.setattr(sensitivity, "read_clock", lambda: clock.now)
     monkeypatch.setattr(sensitivity, "run_plan", timed)
@@ -561,9 +564,9 @@ def test_slower_models_use_up_the_budget(one_by_one, data, monkeypatch):
     X, sets, _ = data
     timed = sensitivity.run_plan
 
-    def slower(plan):
+    def slower(plan, **options):
         one_by_one.step = 1.0 if len(one_by_one.trained) < 3 else 6.0
-        return timed(plan)
+        return timed(plan, **options)
 
     monkeypatch.setattr(sensitivity, "run_plan", slower)
     found = prior_sensitivity(linear(epochs=1), X, sets, errors=(-0.1, 0.1), seconds=10)

@@ -10,10 +10,13 @@ Therefore, the out-of-fold score of a row uses the weights that the rows of the 
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import itertools
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -51,6 +54,7 @@ from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.risk.coefficients import multi_set_coefficients
 from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
+from uulearn.training.options import few_threads, is_small
 from uulearn.training.progress import StageStarted, start_stage
 from uulearn.training.workers import join_workers
 
@@ -300,42 +304,103 @@ class AutoLearner(Learner):
 
     def _train_all(self, task: ModelTask) -> tuple[dict[str, OutOfFold], dict[str, ComparedModel]]:
         """Train all models that fit into the budget; the first of them is always trained."""
-        data, folds = task.in_folds()
+        data, _ = task.in_folds()
+        learners = {name: self.learner(name, data.sizes) for name in self.options.models}
+        needed = {name: expected_seconds(own, data, self.parameters.n_estimators) for name, own in learners.items()}
+        missing = {name: _unavailable(name, self.parameters.training.distributed) for name in learners}
+        affordable = sum(needed.values()) <= self.options.seconds and not any(missing.values())
+        if affordable and self._can_share_cores(learners, task):
+            return self._train_side_by_side(learners, task)
         trained: dict[str, OutOfFold] = {}
         compared: dict[str, ComparedModel] = {}
         expected = 0.0
-        for name in self.options.models:
-            learner = self.learner(name, data.sizes)
-            own = expected_seconds(learner, data, self.parameters.n_estimators)
-            skipped = _unavailable(name, self.parameters.training.distributed)
-            if skipped is None and trained and expected + own > self.options.seconds:
+        for name, learner in learners.items():
+            skipped = missing[name]
+            if skipped is None and trained and expected + needed[name] > self.options.seconds:
                 left = max(0.0, self.options.seconds - expected)
                 skipped = (
-                    f"its training needs about {own:,.1f} s, more than the {left:,.1f} s that are left of the budget "
-                    f"of {self.options.seconds:,.1f} s"
+                    f"its training needs about {needed[name]:,.1f} s, more than the {left:,.1f} s that are left of the "
+                    f"budget of {self.options.seconds:,.1f} s"
                 )
             if skipped is None:
-                if self.parameters.progress:
-                    start_stage(StageStarted(f"training {name}", self.parameters.n_estimators, "fold"))
-                started, expected, epochs = time.process_time(), expected + own, tuple[int, ...]()
-                choice: ConsistencyChoice | None = None
-                try:
-                    parts = learner.train_folds(dataclasses.replace(task, path=(*task.path, name)))
-                    trained[name] = merge_folds(parts, folds)
-                    choice = parts[0].model.consistency
-                    epochs = tuple(part.history.best_epoch for part in parts if part.history.best_epoch is not None)
-                except NonFiniteRiskError as error:
-                    skipped = str(error).rstrip(".")
-                compared[name] = ComparedModel(
-                    name,
-                    seconds=time.process_time() - started,
-                    skipped=skipped,
-                    parameters=self._own_parameters(name, data.sizes, choice is not None and choice.used),
-                    best_epochs=epochs,
-                )
+                expected += needed[name]
+                self._start_stage(name)
+                fitted, compared[name] = self._train_one(name, learner, task)
+                trained |= {} if fitted is None else {name: fitted}
             else:
                 compared[name] = ComparedModel(name, skipped=skipped)
         return trained, compared
+
+    def _can_share_cores(self, learners: Mapping[str, Learner], task: ModelTask) -> bool:
+        """Return whether boosting and networks use one core each, and run no code of the user in two threads."""
+        data, _ = task.in_folds()
+        networks = [own for name, own in learners.items() if name != defaults.BOOSTING]
+        return (
+            0 < len(networks) < len(learners)
+            and torch.get_num_threads() > 1
+            and task.callback is None
+            and isinstance(self.parameters.loss, str)
+            and isinstance(self.parameters.method, str)
+            and all(
+                isinstance(own, NetworkLearner)
+                and torch.device(own.options.device).type == "cpu"
+                and is_small(sum(data.sizes), data.row_shape, own.build(data.row_shape, 0))
+                for own in networks
+            )
+        )
+
+    def _train_side_by_side(
+        self, learners: Mapping[str, Learner], task: ModelTask
+    ) -> tuple[dict[str, OutOfFold], dict[str, ComparedModel]]:
+        """Train boosting in a second thread and the networks in this one; the models are the same as in turn.
+
+        LightGBM and torch release the interpreter lock while they compute. Only this thread uses torch's generator.
+        """
+        data, _ = task.in_folds()
+        boosting, stopped = learners[defaults.BOOSTING], threading.Event()
+        assert isinstance(boosting, BoostingLearner)
+        quiet = dataclasses.replace(boosting, options=dataclasses.replace(boosting.options, progress=False))
+        stoppable = dataclasses.replace(task, callback=lambda record, model: stopped.is_set())
+        # torch starts in the second thread with the number of threads of this one.
+        with few_threads(sum(data.sizes), data.row_shape), ThreadPoolExecutor(1) as pool:
+            run = contextvars.copy_context().run
+            pending = pool.submit(run, self._train_one, defaults.BOOSTING, quiet, stoppable, time.thread_time)
+            found = {}
+            try:
+                for name in learners:
+                    if name != defaults.BOOSTING:
+                        self._start_stage(f"{defaults.BOOSTING} and {name}")
+                        found[name] = self._train_one(name, learners[name], task, time.thread_time)
+                found[defaults.BOOSTING] = pending.result()
+            finally:
+                stopped.set()  # after an error or an interrupt, boosting stops after the next tree
+        trained = {name: fitted for name in learners if (fitted := found[name][0]) is not None}
+        return trained, {name: found[name][1] for name in learners}
+
+    def _start_stage(self, name: str) -> None:
+        if self.parameters.progress:
+            start_stage(StageStarted(f"training {name}", self.parameters.n_estimators, "fold"))
+
+    def _train_one(
+        self, name: str, learner: Learner, task: ModelTask, clock: Callable[[], float] = time.process_time
+    ) -> tuple[OutOfFold | None, ComparedModel]:
+        """Train the models of all folds; if they diverge, there is only a reason why the model is skipped."""
+        data, folds = task.in_folds()
+        started = clock()
+        fitted, skipped = None, None
+        try:
+            fitted = merge_folds(learner.train_folds(dataclasses.replace(task, path=(*task.path, name))), folds)
+        except NonFiniteRiskError as error:
+            skipped = str(error).rstrip(".")
+        choice = None if fitted is None else fitted.models[0].consistency
+        histories = [] if fitted is None else fitted.histories
+        return fitted, ComparedModel(
+            name,
+            seconds=clock() - started,
+            skipped=skipped,
+            parameters=self._own_parameters(name, data.sizes, choice is not None and choice.used),
+            best_epochs=tuple(history.best_epoch for history in histories if history.best_epoch is not None),
+        )
 
     def combine(self, models: Sequence[TrainedModel], scales: Sequence[float]) -> TrainedModel:
         """Combine the models of each kind into an ensemble."""

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -27,8 +26,9 @@ from torch import Tensor
 from uulearn import defaults
 from uulearn.data import Rows, TwoSets
 from uulearn.estimator.learners import FoldScores, Learner, ModelFit, ModelState, ModelTask, TrainedModel
+from uulearn.estimator.parameters import make_risk
 from uulearn.estimator.resolving import ResolvedParameters
-from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
+from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.models.trees import MAX_LEAVES, TREE_CHUNK_ROWS, BoostedTrees
 from uulearn.risk import UURisk, pn_risk
 from uulearn.risk.corrections import MethodLike
@@ -213,9 +213,7 @@ class BoostingLearner(Learner):
         task, n_columns = parts[0].task, data[0].row_shape[0]
         sets = np.concatenate([np.repeat([0, 1], own.sizes) for own in data])
         numbers = np.concatenate([own.set_numbers.numpy() for own in data])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
-            risk = UURisk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
+        risk = make_risk(task.set_priors, task.target_prior, self.loss, self.method, self.slope, distributed=False)
         rows = _join([block for own in data for block in own.blocks()])
         if any(_is_constant(rows, part.trained) for part in parts):
             raise ValueError("every column is constant in the training rows; add columns that depend on the class.")

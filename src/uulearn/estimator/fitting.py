@@ -24,7 +24,7 @@ from uulearn.estimator.learners import (
     TrainedModel,
     merge_folds,
 )
-from uulearn.estimator.new_rows import OLD_VERSION, REFERENCE_ROWS, make_reference
+from uulearn.estimator.new_rows import NOT_COMPUTED, OLD_VERSION, REFERENCE_ROWS, make_reference
 from uulearn.estimator.plan import FitPlan
 from uulearn.estimator.self_training import Round, SelfTraining, Stage, self_train
 from uulearn.exceptions import BeyondPriorsWarning, OneSidedPredictionsWarning, SuspiciousScoreWarning
@@ -84,7 +84,7 @@ class FitResult:
     """Statistics of the two sets, with which new rows are compared, or the reason why there are none."""
 
 
-def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
+def run_plan(plan: FitPlan, first: OutOfFold | None = None, *, with_reference: bool = True) -> FitResult:
     """Train, calibrate and evaluate the model of a plan.
 
     Parameters
@@ -92,6 +92,8 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     plan : FitPlan
     first : OutOfFold, optional
         Models of all folds that were already trained, for example by a search; they are not trained again.
+    with_reference : bool
+        Whether to compute the statistics with which new rows are compared.
 
     Examples
     --------
@@ -123,7 +125,7 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
         if error is None and plan.validation is not None and parameters.calibrated:
             parts = single.held_out_scores or [model.score(plan.validation.rows_of(which)) for which in (0, 1)]
             scores = torch.cat(list(parts))
-        if error is None and plan.validation is not None:
+        if error is None and plan.validation is not None and with_reference:
             sample = plan.validation.pick(*_evenly_spaced(plan.validation))
             unseen = model.score(sample.rows_of(0)), model.score(sample.rows_of(1))
     else:
@@ -162,7 +164,9 @@ def run_plan(plan: FitPlan, first: OutOfFold | None = None) -> FitResult:
     reference: RowReference | str = (
         "it was trained on more than two sets" if error is None else "its fit ended with an error"
     )
-    if error is None and len(priors) == 2:
+    if not with_reference:
+        reference = NOT_COMPUTED
+    elif error is None and len(priors) == 2:
         reference = make_reference(plan.data if isinstance(plan.data, TwoSets) else plan.validation, unseen)
     return FitResult(
         plan.learner,

@@ -12,7 +12,6 @@ import copy
 import dataclasses
 import functools
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +27,9 @@ from uulearn.data.groups import pooled_priors
 from uulearn.data.holdout import Positions
 from uulearn.data.streams import StreamedSets
 from uulearn.defaults import BOOSTING
-from uulearn.estimator.parameters import is_auto
+from uulearn.estimator.parameters import is_auto, make_risk
 from uulearn.estimator.resolving import ResolvedParameters
-from uulearn.exceptions import ClosePriorsWarning, ModelFormatError, NonFiniteRiskError
+from uulearn.exceptions import ModelFormatError, NonFiniteRiskError
 from uulearn.models import Ensemble, ModelLike, build_model, check_scores, is_torchvision_name
 from uulearn.risk import UURisk
 from uulearn.risk.corrections import MethodLike, get_method
@@ -497,9 +496,7 @@ class NetworkLearner(Learner):
 
     def risk(self, set_priors: SetPriors, target_prior: float) -> UURisk:
         """Return the risk that training minimizes."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
-            return UURisk(set_priors, target_prior, self.loss, self.method, self.slope)
+        return make_risk(set_priors, target_prior, self.loss, self.method, self.slope)
 
     def run_options(self, seed: int, path: Sequence[str] = (), fit_seed: int | None = None) -> RunOptions:
         """Return the options for one model, with this seed and checkpoint folder."""

@@ -27,6 +27,7 @@ SCORED_ROWS = 20_000  # maximum number of new rows that are scored by each model
 SHOWN_COLUMNS = 5
 MIN_SHOWN = 3.0  # smallest difference of a column that is shown, in standard errors
 
+NOT_COMPUTED = "they were not computed"
 NO_ROWS = "no rows of the streams were held out; pass validation_fraction"
 OLD_VERSION = "it was saved by an older version; fit it again"
 TEXT = "scores and text columns were not compared, because the encoder of text is fitted to the rows of the two sets"

@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
+import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from uulearn.exceptions import ClosePriorsWarning
 from uulearn.models import MODELS, is_torchvision_name
 from uulearn.models.torchvision_networks import check_torchvision
 from uulearn.risk import LOSSES, UURisk
+from uulearn.risk.corrections import MethodLike
+from uulearn.risk.losses import LossFunction
 from uulearn.training.options import OPTIMIZERS, ConsistencyOptions, TrainingOptions
 from uulearn.training.precision import PRECISIONS
 
@@ -25,6 +28,8 @@ PURE_PRIORS = (1.0, 0.0)
 # Names of the training options in get_params and set_params.
 TRAINING_PREFIX = "training__"
 TRAINING_NAMES = [f"{TRAINING_PREFIX}{field.name}" for field in dataclasses.fields(TrainingOptions)]
+# Two threads that change the warning filters at the same time could restore the wrong ones.
+_WARNING_FILTERS = threading.Lock()
 
 
 class Rule(NamedTuple):
@@ -201,6 +206,21 @@ def without_comparison(consistency: Any, used: bool) -> ConsistencyOptions | Non
     return dataclasses.replace(options, compare=False) if used else None
 
 
+def make_risk(
+    set_priors: Sequence[float],
+    target_prior: float,
+    loss: str | LossFunction,
+    method: MethodLike,
+    slope: float,
+    *,
+    distributed: bool = True,
+) -> UURisk:
+    """Return the risk without a warning about close priors: the plan warns, with the sizes of the sets."""
+    with _WARNING_FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClosePriorsWarning)
+        return UURisk(set_priors, target_prior, loss, method, slope, distributed=distributed)
+
+
 def check_parameters(parameters: Mapping[str, Any]) -> None:
     """Raise a ValueError or TypeError for the first parameter whose value is not allowed.
 
@@ -226,15 +246,13 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
             f"set_priors=None requires method='biased', got method={method!r}; without class priors, a model can only "
             "rank the rows."
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClosePriorsWarning)  # the plan warns, with the sizes of the sets
-        risk = UURisk(
-            PURE_PRIORS if priors is None else priors,
-            parameters["target_prior"],
-            LOSS if is_auto(loss) else loss,
-            method,
-            parameters["slope"],
-        )
+    risk = make_risk(
+        PURE_PRIORS if priors is None else priors,
+        parameters["target_prior"],
+        LOSS if is_auto(loss) else loss,
+        method,
+        parameters["slope"],
+    )
     _check_several_sets(len(risk.set_priors), parameters)
     if not risk.loss.trainable:
         trainable = ", ".join(repr(name) for name, known in LOSSES.items() if known.trainable)

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, ndtr
 from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import threadpool_limits
 
 ALARM_LEVEL = 0.01  # p-value below which an alarm is raised: the maximum rate of false alarms
 MAX_ROWS = 50_000  # more new rows count as this number: with more, the steps between class priors would be too large
@@ -158,12 +159,14 @@ class RowReference:
         sizes, above = np.array([len(X) for X in sets]), np.stack([_above(X, thresholds) for X in sets])
         usable = _usable(above, sizes, MIN_TAIL)
         n_directions = max(1, min(PROJECTIONS, few.shape[1], min(sizes) // ROWS_PER_PROJECTION))
-        codes = _codes(few, thresholds, usable)
-        directions = randomized_svd(codes - codes.mean(0), n_directions, random_state=0)[2].T.astype(np.float32)
-        projected = [
-            (_codes(X[~own], thresholds, usable) @ directions).astype(np.float64)
-            for X, own in zip(sets, chosen, strict=True)
-        ]
+        with threadpool_limits(1, user_api="blas"):  # waiting threads can make it 100 times slower
+            codes = _codes(few, thresholds, usable)
+            directions = randomized_svd(codes - codes.mean(0), n_directions, random_state=0)[2].T.astype(np.float32)
+            projected = [
+                (_codes(X[~own], thresholds, usable) @ directions).astype(np.float64)
+                for X, own in zip(sets, chosen, strict=True)
+            ]
+            covariances = np.stack([np.cov(own.T).reshape(n_directions, n_directions) for own in projected])
         return cls(
             sizes,
             np.arange(few.shape[1]) if columns is None else columns,
@@ -172,7 +175,7 @@ class RowReference:
             directions,
             np.array([len(own) for own in projected]),
             np.stack([own.mean(axis=0) for own in projected]),
-            np.stack([np.cov(own.T).reshape(n_directions, n_directions) for own in projected]),
+            covariances,
         )
 
     def with_scores(self, scores0: Any, scores1: Any) -> RowReference:

@@ -478,7 +478,8 @@ def _train_one_by_one(plan: FitPlan, assumed: Sequence[Assumption], tables: Sequ
         parameters = dataclasses.replace(
             plan.parameters, set_priors=assumption.set_priors, target_prior=assumption.target_prior
         )
-        result = run_plan(dataclasses.replace(plan, parameters=parameters, learner=make_learner(parameters), test=None))
+        own = dataclasses.replace(plan, parameters=parameters, learner=make_learner(parameters), test=None)
+        result = run_plan(own, with_reference=False)
         if isinstance(result.error, NonFiniteRiskError) and assumption.parameter != BASELINE:
             results[assumption] = result.history.stop_reason or ""
         elif result.error is not None:

@@ -130,7 +130,7 @@ class TrainingOptions:
         Folder for checkpoints. Calling `fit` again with the same arguments resumes from the last checkpoint and gives
         the same result as an uninterrupted run.
     checkpoint_every : int
-        Number of epochs between two checkpoints.
+        Number of epochs between two checkpoints, if these epochs take at least one second.
     distributed : bool or "auto"
         "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group. Each
         process computes a part of every batch, and the result is the same as with one process. True raises an error if
@@ -257,10 +257,15 @@ def few_threads(
     n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None
 ) -> contextlib.AbstractContextManager[None]:
     """Use one thread if the table and the model are small; the result then does not depend on the number of cores."""
-    if torch.get_num_threads() == 1 or len(row_shape) != 1 or n_rows * row_shape[0] >= SMALL_CELLS:
-        return contextlib.nullcontext()
-    weights = 0 if model is None else sum(weight.numel() for weight in model.parameters())
-    return one_thread() if weights < SMALL_MODEL else contextlib.nullcontext()
+    small = torch.get_num_threads() > 1 and is_small(n_rows, row_shape, model)
+    return one_thread() if small else contextlib.nullcontext()
+
+
+def is_small(n_rows: int, row_shape: tuple[int, ...], model: nn.Module | None = None) -> bool:
+    """Return whether the table and the model are so small that one thread is faster than several."""
+    if len(row_shape) != 1 or n_rows * row_shape[0] >= SMALL_CELLS:
+        return False
+    return model is None or sum(weight.numel() for weight in model.parameters()) < SMALL_MODEL
 
 
 @contextlib.contextmanager
