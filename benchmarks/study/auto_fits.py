@@ -40,7 +40,7 @@ from tables_study import DRAWS, THREADS, seed_range
 
 from uulearn import UUClassifier
 from uulearn.data import DenseRows
-from uulearn.datasets import make_sets
+from uulearn.datasets import UnlabeledSets, make_sets
 from uulearn.estimator.auto import AutoLearner
 from uulearn.tabular.encoder import TableEncoder
 
@@ -111,23 +111,24 @@ def planned(folder: Path, seeds: Sequence[int], sizes: Sequence[int]) -> Iterato
 # -------------------------------------------------------------------------------------------------------------- one fit
 
 
+def draw(labels: NDArray[np.int64], cell: Cell) -> tuple[UnlabeledSets, UnlabeledSets]:
+    """Draw the two sets of a cell and two held-out sets of other rows; the sets contain row numbers."""
+    priors, shares = DRAWS[cell["draw"]]
+    sizes = (round(shares[0] * cell["rows"]), round(shares[1] * cell["rows"]))
+    options = {"allow_reuse": False, "random_state": cell["seed"]}
+    drawn = make_sets(np.arange(len(labels))[:, None], labels, priors, sizes, **options)
+    rest = np.setdiff1d(np.arange(len(labels)), np.concatenate(drawn.indices))
+    size = min(HELD_OUT_SIZES[1], *np.bincount(labels[rest]).tolist()) // 10 * 10
+    return drawn, make_sets(rest[:, None], labels[rest], HELD_OUT_PRIORS, (size, size), **options)
+
+
 def fit(folder: Path, out: Path, end: float, cell: Cell) -> str:
     """Train both models in one cell and store their scores."""
     if time.time() > end:
         return ""
     started = time.process_time()
     frame, labels = load(cell["table"], folder)
-    priors, shares = DRAWS[cell["draw"]]
-    sizes = (round(shares[0] * cell["rows"]), round(shares[1] * cell["rows"]))
-    drawn = make_sets(
-        np.arange(len(labels))[:, None], labels, priors, sizes, allow_reuse=False, random_state=cell["seed"]
-    )
-    rest = np.setdiff1d(np.arange(len(labels)), np.concatenate(drawn.indices))
-    held_out_size = min(HELD_OUT_SIZES[1], *np.bincount(labels[rest]).tolist()) // 10 * 10
-    held_out = make_sets(
-        rest[:, None], labels[rest], HELD_OUT_PRIORS, (held_out_size, held_out_size), allow_reuse=False,
-        random_state=cell["seed"],
-    )  # fmt: skip
+    drawn, held_out = draw(labels, cell)
     classifier = UUClassifier(
         drawn.realized_priors, float(labels.mean()), model="auto", progress=False, random_state=cell["seed"],
         device="cpu",
@@ -158,10 +159,10 @@ def fit(folder: Path, out: Path, end: float, cell: Cell) -> str:
         arrays[f"{name}_held_out"] = ensemble.numpy().astype(np.float16)
     about = cell | {
         "set_priors": drawn.realized_priors,
-        "sizes": sizes,
+        "sizes": [len(part) for part in drawn.indices],
         "target_prior": float(labels.mean()),
         "held_out_priors": held_out.realized_priors,
-        "held_out_size": held_out_size,
+        "held_out_size": len(held_out.X0),
         "cpu": round(time.process_time() - started, 2),
         "decisions": classifier.decision_function(frame.iloc[rows[:50]].reset_index(drop=True)).tolist(),
         "used": [entry.model for entry in classifier.comparison_ or () if entry.used],
