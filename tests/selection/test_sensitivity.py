@@ -108,6 +108,7 @@ def held_out_of(X, sets, fraction, seed=0):
 def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatch):
     X, sets, y = data
     arguments = {"errors": (-0.1, 0.1), "test_data": (X[::3], y[::3])}
+    monkeypatch.setattr(sensitivity, "is_faster_together", lambda _: True)
     together = prior_sensitivity(classifier, X, sets, **arguments)
     stacked = dict(scored)
     monkeypatch.setattr(NetworkLearner, "can_be_batched", lambda *_: False)
@@ -125,6 +126,12 @@ def test_batched_runs_equal_runs_one_by_one(classifier, data, scored, monkeypatc
         assert one.shown.value == pytest.approx(other.shown.value, abs=0.03)  # one or two rows are at the threshold
         assert one.true.value == pytest.approx(other.true.value, abs=0.02)
     assert len({round(float(s.rows.sum()), 3) for s in stacked.values()}) == len(stacked)  # no two runs are the same
+
+
+@pytest.mark.parametrize(("classifier", "batched"), [(linear(), True), (mlp(), False)], ids=["linear", "mlp"])
+def test_only_linear_models_are_trained_together_on_a_cpu(classifier, batched, data):
+    X, sets, _ = data
+    assert prior_sensitivity(classifier, X, sets, errors=[0.1]).batched is batched
 
 
 @pytest.mark.parametrize("changes", [{"calibrated": True}, {"early_stopping": True, "patience": 2}, {"method": "relu"}])

@@ -31,7 +31,7 @@ HISTOGRAM_TAIL = 0.002
 MAX_SHUFFLED_COLUMNS = 200
 """Maximum number of columns that are shuffled; each one requires scoring the evaluation rows again."""
 
-MEASURE_ALL = "By default, the time budget is half of the training time; --sensitivity measures all changes."
+MEASURE_ALL = "By default, the time budget depends on the training time; --sensitivity measures all changes."
 
 Priors = tuple[float, float]
 

@@ -50,6 +50,8 @@ PRIOR_ROWS = 20_000
 """Maximum number of rows per file used to estimate the priors; more rows hardly change the estimate."""
 TABLE_DEFAULTS: dict[str, Any] = {"model": defaults.AUTO}
 IMAGE_DEFAULTS: dict[str, Any] = {"model": defaults.IMAGE_MODEL, "training__input_scale": defaults.PIXEL_SCALE}
+SENSITIVITY_MARGIN = 1.3
+"""Factor of the expected time of the sensitivity analysis, because the training of a model takes different times."""
 SHARED_ROWS = "rows"
 """Subfolder of the checkpoint folder that contains the rows shared by several workers."""
 
@@ -320,13 +322,13 @@ def collect_facts(
 def _measure_sensitivity(
     settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback
 ) -> SensitivityFacts:
-    skipped, single = None, trained.classifier.trained_.n_models is None
+    skipped, seconds = None, None if settings.sensitivity else _sensitivity_seconds(trained)
     if settings.sensitivity is False:
         skipped = "The measurement was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold out some of them for the comparison."
-    elif settings.sensitivity is None and single and trained.classifier.model not in ("linear", "mlp", defaults.AUTO):
-        skipped = (  # not even three models, trained one after the other, would fit in the time budget
+    elif settings.sensitivity is None and seconds is None:
+        skipped = (
             f"Training one model took {format_duration(trained.seconds)}, and the measurement trains at least "
             f"{MIN_MODELS}. {MEASURE_ALL}"
         )
@@ -335,8 +337,26 @@ def _measure_sensitivity(
     progress(
         StageStarted("training with wrong priors, to measure their effect", 1 + 3 * len(defaults.SENSITIVITY_ERRORS))
     )
-    seconds = None if settings.sensitivity else defaults.SENSITIVITY_TIME * trained.seconds
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained), seconds)
+
+
+def _sensitivity_seconds(trained: TrainingOutcome) -> float | None:
+    """Return the time budget of the sensitivity analysis, or None if it would take longer than the training.
+
+    The budget is half of the training time, or the time that a few models need if this is more, but at most the
+    training time.
+    """
+    classifier, n_models = trained.classifier, trained.classifier.trained_.n_models
+    half = defaults.SENSITIVITY_TIME * trained.seconds
+    if n_models is None:
+        together = classifier.model == "linear" or (
+            classifier.model in ("mlp", defaults.AUTO) and trained.device.startswith("cuda")
+        )
+        return half if together else None
+    compared = [entry for entry in classifier.comparison_ or () if entry.used]
+    of_all = max(compared, key=lambda entry: entry.weight).seconds if compared else None
+    needed = SENSITIVITY_MARGIN * MIN_MODELS * (of_all or trained.seconds) / n_models
+    return min(max(half, needed), trained.seconds)
 
 
 def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:

@@ -173,9 +173,10 @@ def prior_sensitivity(
 ) -> Sensitivity:
     """Train the classifier again with each error added to θ, θ′ or π, and compare the results.
 
-    All runs share the seed and the held-out rows, so they differ only in the changed prior. Linear models and MLPs on
-    dense rows are trained together (`uulearn.training.batched`); other models and ensembles are trained one by one,
-    without checkpoints. "auto" means ``n_estimators=1``, ``validation_fraction=0.2`` and ``early_stopping=False``.
+    All runs share the seed and the held-out rows, so they differ only in the changed prior. On dense rows, linear
+    models and, on CUDA devices, MLPs are trained together (`uulearn.training.batched`). Other models and ensembles are
+    trained one by one, without checkpoints. "auto" means ``n_estimators=1``, ``validation_fraction=0.2`` and
+    ``early_stopping=False``.
 
     Parameters
     ----------
@@ -411,8 +412,8 @@ def _train_all(
     batched = (
         plan.folds is None
         and isinstance(learner, NetworkLearner)
-        and isinstance(learner.model, str)
         and learner.can_be_batched(train)
+        and is_faster_together(learner)
     )
     budget = None
     if allowed is not None:
@@ -426,6 +427,14 @@ def _train_all(
 
     results, note = (train_runs(assumed), None) if budget is None else budget.train(assumed, train_runs, batched)
     return _Study(plan, train, held_out, results, batched, note)
+
+
+def is_faster_together(learner: NetworkLearner) -> bool:
+    """Return whether it is faster to train several models together than one by one.
+
+    On a CPU, the matrix products of MLPs take most of the time, and one MLP after the other is faster.
+    """
+    return learner.model == "linear" or torch.device(learner.options.device).type == "cuda"
 
 
 def _train_together(
