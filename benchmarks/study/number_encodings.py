@@ -124,7 +124,10 @@ class Change(NamedTuple):
 
 
 def compare(fits: Iterable[Record], model: str, encoding: str, draws: Sequence[str] = DRAWS) -> Change:
-    """Return the change of the risk of ``"mlp"`` or ``"average"``; all cells of a table count as one observation."""
+    """Return the change of the risk of ``"mlp"`` or ``"average"``; all cells of a table count as one observation.
+
+    At least two tables are needed.
+    """
     changes = defaultdict(list)
     for one in fits:
         if one["configuration"]["draw"] in draws:
@@ -146,7 +149,10 @@ def main() -> None:
         run = functools.partial(fit, asked.folder)
         complete(cells, run, lambda found: str(found["configuration"]), STORE, asked.minutes, asked.workers)
     fits = list(read([STORE]).fits.values())
-    for name in ENCODINGS if fits else ():
+    if len({one["configuration"]["table"] for one in fits}) < 2:
+        print("no comparison yet: it needs fits on two tables")
+        return
+    for name in ENCODINGS:
         changes = [
             f"{model}, {draws}: {change.mean:+.2f} ± {change.error:.2f}"
             for model in ("mlp", "average")

@@ -79,7 +79,8 @@ def _finals(found: Sequence[Record]) -> Iterator[tuple[str, str]]:
     yield "finals", table(head, rows, left=2)
     yield "self-training", f"{fmean(fits['mnist', (0.6, 0.4), 'refined']):.1f}"
     yield "above-labels", f"{above} of {len(rows)}"
-    yield "label-seeds", str(len(fits["mnist", PRIORS[0], AUGMENTED]))
+    for dataset in ("mnist", "fashion_mnist"):
+        yield f"{dataset}-label-seeds", str(len(fits[dataset, PRIORS[0], AUGMENTED]))
     yield "distance-cells", str(len(covered))
     for limit in (75, 90):
         yield f"distance-{limit}", str(sum(value >= limit for value in covered))

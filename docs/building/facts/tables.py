@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "study"))
 
+import number_encodings  # noqa: E402
 import records  # noqa: E402
 from study_tables import Record, signed, table  # noqa: E402
 
@@ -68,6 +69,36 @@ def facts() -> dict[str, str]:
         "auto-clearly-gap": _range((c.gap for c in clearly), 0),
         **_speed(),
         "encodings": _summary(_complete(encodings, ENCODINGS), ENCODINGS),
+        **_number_encodings(),
+    }
+
+
+def _number_encodings() -> dict[str, str]:
+    """Return the changes of the risk with other encodings of numbers, compared without labels."""
+    fits = list(records.read([number_encodings.STORE]).fits.values())
+    columns = [(model, draw) for model in ("mlp", "average") for draw in number_encodings.DRAWS]
+    changes = {
+        (name, *column): number_encodings.compare(fits, column[0], name, [column[1]])
+        for name in number_encodings.ENCODINGS
+        for column in columns
+    }
+    head = [f"{'MLP' if model == 'mlp' else 'average'}, ({draw.replace(',', ', ')})" for model, draw in columns]
+    lines = [
+        [
+            name.replace("TableEncoder", "`TableEncoder`"),
+            *(
+                "–" if name == number_encodings.BASE else f"{signed(own.mean)} ± {own.error:.1f}"
+                for own in (changes[name, *column] for column in columns)
+            ),
+        ]
+        for name in number_encodings.ENCODINGS
+    ]
+    rows = [one["configuration"]["rows"] for one in fits]
+    return {
+        "number-encodings": table(["encoding of numbers", *head], lines),
+        "number-encodings-fits": str(len(fits)),
+        "number-encodings-rows": f"{min(rows):,} to {max(rows):,}",
+        "number-encodings-tables": str(len({one["configuration"]["table"] for one in fits})),
     }
 
 

@@ -65,6 +65,8 @@ class TrainingOutcome(NamedTuple):
     rows: EvaluationRows
     device: str
     seconds: float
+    sensitivity_seconds: float | None
+    """Time budget of the sensitivity analysis, or None if a few models take longer than the training."""
 
 
 def fit_files(
@@ -226,9 +228,10 @@ def train(
     rows = train_and_score(classifier, X, settings.hold_out, settings.seed, folder, progress)
     classifier = classifier.with_encoder(encoder)
     seconds = time.perf_counter() - started
+    times = seconds, _sensitivity_seconds(classifier, seconds)
     if workers is not None:
-        seconds = workers.broadcast(seconds)  # later steps require the same value in all processes
-    return TrainingOutcome(classifier, rows, classifier.trained_.device, seconds)
+        times = workers.broadcast(times)  # later steps require the same values in all processes
+    return TrainingOutcome(classifier, rows, classifier.trained_.device, *times)
 
 
 def make_classifier(settings: FitSettings, checkpoint: Path | None) -> UUClassifier:
@@ -322,15 +325,15 @@ def collect_facts(
 def _measure_sensitivity(
     settings: FitSettings, trained: TrainingOutcome, progress: ProgressCallback
 ) -> SensitivityFacts:
-    skipped, seconds = None, None if settings.sensitivity else _sensitivity_seconds(trained)
+    skipped, seconds = None, None if settings.sensitivity else trained.sensitivity_seconds
     if settings.sensitivity is False:
         skipped = "The measurement was disabled with --no-sensitivity."
     elif trained.rows.few_unique_rows:
         skipped = "There are too few distinct rows to hold out some of them for the comparison."
     elif settings.sensitivity is None and seconds is None:
         skipped = (
-            f"Training one model took {format_duration(trained.seconds)}, and the measurement trains at least "
-            f"{MIN_MODELS}. {MEASURE_ALL}"
+            f"The measurement trains at least {MIN_MODELS} models, which takes longer than the training "
+            f"({format_duration(trained.seconds)}). {MEASURE_ALL}"
         )
     if skipped is not None:
         return SensitivityFacts(skipped=skipped)
@@ -340,23 +343,21 @@ def _measure_sensitivity(
     return sensitivity_facts(trained.classifier, *join_sets(trained.rows.trained), seconds)
 
 
-def _sensitivity_seconds(trained: TrainingOutcome) -> float | None:
-    """Return the time budget of the sensitivity analysis, or None if it would take longer than the training.
+def _sensitivity_seconds(classifier: UUClassifier, training_seconds: float) -> float | None:
+    """Return the time budget of the sensitivity analysis, or None if a few models take longer than the training.
 
-    The budget is half of the training time, or the time that a few models need if this is more, but at most the
-    training time.
+    The budget is half of the training time, or the time that a few models are expected to need if this is more.
     """
-    classifier, n_models = trained.classifier, trained.classifier.trained_.n_models
-    half = defaults.SENSITIVITY_TIME * trained.seconds
+    half, n_models = defaults.SENSITIVITY_TIME * training_seconds, classifier.trained_.n_models
+    on_cuda = classifier.trained_.device.startswith("cuda")
+    if classifier.model == "linear" or (on_cuda and classifier.model in ("mlp", defaults.AUTO)):
+        return half  # the models are trained together
     if n_models is None:
-        together = classifier.model == "linear" or (
-            classifier.model in ("mlp", defaults.AUTO) and trained.device.startswith("cuda")
-        )
-        return half if together else None
-    compared = [entry for entry in classifier.comparison_ or () if entry.used]
-    of_all = max(compared, key=lambda entry: entry.weight).seconds if compared else None
-    needed = SENSITIVITY_MARGIN * MIN_MODELS * (of_all or trained.seconds) / n_models
-    return min(max(half, needed), trained.seconds)
+        return None
+    times = [(entry.weight, entry.seconds) for entry in classifier.comparison_ or () if entry.seconds]
+    fraction = max(times)[1] / sum(own for _, own in times) if times else 1.0  # of the model with the highest weight
+    needed = SENSITIVITY_MARGIN * MIN_MODELS * fraction * training_seconds / n_models
+    return max(half, needed) if needed <= training_seconds else None
 
 
 def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:

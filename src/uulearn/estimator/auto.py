@@ -54,7 +54,7 @@ from uulearn.metrics.out_of_fold import SELECTION_ERROR_SCALE
 from uulearn.risk.coefficients import multi_set_coefficients
 from uulearn.risk.losses import LOSSES
 from uulearn.storage import read_value
-from uulearn.training.options import few_threads, is_small
+from uulearn.training.options import is_small, one_thread
 from uulearn.training.progress import StageStarted, start_stage
 from uulearn.training.workers import join_workers
 
@@ -338,6 +338,7 @@ class AutoLearner(Learner):
         return (
             0 < len(networks) < len(learners)
             and torch.get_num_threads() > 1
+            and is_small(sum(data.sizes), data.row_shape)
             and task.callback is None
             and isinstance(self.parameters.loss, str)
             and isinstance(self.parameters.method, str)
@@ -356,19 +357,19 @@ class AutoLearner(Learner):
 
         LightGBM and torch release the interpreter lock while they compute. Only this thread uses torch's generator.
         """
-        data, _ = task.in_folds()
         boosting, stopped = learners[defaults.BOOSTING], threading.Event()
         assert isinstance(boosting, BoostingLearner)
         quiet = dataclasses.replace(boosting, options=dataclasses.replace(boosting.options, progress=False))
         stoppable = dataclasses.replace(task, callback=lambda record, model: stopped.is_set())
         # torch starts in the second thread with the number of threads of this one.
-        with few_threads(sum(data.sizes), data.row_shape), ThreadPoolExecutor(1) as pool:
-            run = contextvars.copy_context().run
-            pending = pool.submit(run, self._train_one, defaults.BOOSTING, quiet, stoppable, time.thread_time)
-            found = {}
+        with one_thread(), ThreadPoolExecutor(1) as pool:
+            run, found = contextvars.copy_context().run, {}
             try:
+                pending = pool.submit(run, self._train_one, defaults.BOOSTING, quiet, stoppable, time.thread_time)
                 for name in learners:
                     if name != defaults.BOOSTING:
+                        if pending.done():
+                            pending.result()  # raises an error of boosting before the next network is trained
                         self._start_stage(f"{defaults.BOOSTING} and {name}")
                         found[name] = self._train_one(name, learners[name], task, time.thread_time)
                 found[defaults.BOOSTING] = pending.result()

@@ -191,7 +191,7 @@ def prior_sensitivity(
     test_data : (X, y), optional
         Labeled rows of the target population, used only for the true accuracy.
     seconds : float, optional
-        Time budget. Large errors of θ and θ′ are measured first, then those of π, then smaller errors, until the next
+        Time budget. Large errors of θ are measured first, then those of θ′ and π, then smaller errors, until the next
         model is expected to end too late. If not even three models fit, a `TimeBudgetError` is raised.
 
     Examples
@@ -305,16 +305,17 @@ def check_errors(errors: Sequence[float]) -> list[float]:
 def order_by_information(assumed: Sequence[Assumption]) -> list[Assumption]:
     """Return the guess, followed by the changes in decreasing order of their expected effect on the estimate.
 
-    Larger errors come first. Of equal errors, those of θ and θ′ come before those of π, and set priors that are closer
-    to each other before set priors that are further apart.
+    Larger errors come first. Of equal errors, those of θ come first, then θ′ and π, and set priors that are closer to
+    each other before set priors that are further apart. The first changes of a prior have different directions: one
+    raises the estimate and the other lowers it.
     """
     guess, *changes = assumed
 
     def distance(assumption: Assumption) -> float:
         return abs(assumption.set_priors[0] - assumption.set_priors[1])
 
-    def key(altered: Assumption) -> tuple[float, bool, bool]:
-        return -abs(altered.error), altered.parameter == "pi", distance(altered) > distance(guess)
+    def key(altered: Assumption) -> tuple[float, int, bool]:
+        return -abs(altered.error), list(LETTERS).index(altered.parameter), distance(altered) > distance(guess)
 
     return [guess, *sorted(changes, key=key)]
 
@@ -331,7 +332,7 @@ Results = dict[Assumption, _Scored | str]
 
 @dataclass(frozen=True)
 class _Budget:
-    """Time budget of all runs; if several processes train together, the clock of the first one decides."""
+    """Time budget of all runs; if several processes train together, the clock and budget of the first one decide."""
 
     started: float
     seconds: float
@@ -417,8 +418,9 @@ def _train_all(
     )
     budget = None
     if allowed is not None:
+        started, seconds = allowed
         workers = join_workers(plan.parameters.training.distributed, resolve_device(plan.parameters.device))
-        budget = _Budget(*allowed, workers)
+        budget = _Budget(started, seconds if workers is None else float(workers.broadcast(seconds)), workers)
 
     def train_runs(chosen: Sequence[Assumption]) -> Results:
         if batched:

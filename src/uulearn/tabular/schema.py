@@ -177,8 +177,9 @@ class NewRows(NamedTuple):
 def read_new_rows(frame: pd.DataFrame, schema: Schema, *, name: str) -> NewRows:
     """Convert new rows as `apply_schema` does, but treat cells that cannot be read as missing values, and count them.
 
-    These are errors, because the values are known but written in another way: numbers with separators in a number
-    column, dates in a date column with another order of day and month, and lists and objects in any column.
+    These are errors, because the values are known but written in another way: numbers with thousands separators or a
+    decimal comma and values of another kind (such as 0 in a column of yes and no), dates with another order of day and
+    month, and lists and objects.
 
     >>> schema = Schema((TableColumn("age", "number"),))
     >>> rows, unreadable = read_new_rows(pd.DataFrame({"age": ["41", "unknown", None]}), schema, name="new.csv")
@@ -304,21 +305,25 @@ def _unreadable(cells: Cells, column: TableColumn) -> NDArray[np.bool_]:
 
 
 def _written_otherwise(cells: Cells, column: TableColumn) -> NDArray[np.bool_]:
-    """Return for each row whether its cell, which cannot be read, is a list or object, or is written in another way."""
-    values = cells.kinds == UNREADABLE
+    """Return for each row whether its cell, which cannot be read, is a list or object, or is written in another way.
+
+    Only words are missing values. Numbers, dates, and yes or no are known values, so they are written in another way.
+    """
+    values = cells.kinds != WORD
     if column.kind == "number":
         words = np.flatnonzero(cells.kinds == WORD)
         texts = pa.array(cells.select(words).words, pa.large_string())
         values[words] = pc.match_substring_regex(texts, SEPARATED).to_numpy(zero_copy_only=False)
-    if column.kind == "date":
-        values |= (cells.kinds == DATE) & np.isnat(cells.dates)
     return np.asarray(np.append(values, False)[cells.codes])
 
 
 def _first_cell(frame: pd.DataFrame, column: TableColumn, bad: NDArray[np.bool_], name: str) -> tuple[str, str]:
     """Return a description of the first cell that cannot be read, with its place, and its value in quotes."""
     position = int(bad.argmax())
-    cell = parse_cells(frame[column.name].iloc[[position]])  # keeps the original text of a number
+    value = frame[column.name].iloc[[position]]
+    if isinstance(value.dtype, pd.CategoricalDtype):
+        value = value.astype(object)  # otherwise, all categories are parsed
+    cell = parse_cells(value)  # keeps the original text of a number
     what = cell.words[0] if cell.kinds[0] == UNREADABLE else quote_value(cell.words[0])
     label = frame.index[position]
     row = label + 1 if isinstance(label, int | np.integer) else position + 1

@@ -59,7 +59,10 @@ class UnreadableCells:
     def error(self) -> TableError:
         """Return an error about the first unreadable cell."""
         one, _, fix = EXPECTED[self.kind]
-        return TableError(f"{self.place}, which is not {one} ({self.count:,} of {self.known:,} values are not); {fix}.")
+        return TableError(
+            f"{self.place}, which is not {one} ({self.count:,} of {self.known:,} values are not); check that this is "
+            f"the right column, {fix}, and leave unknown values empty."
+        )
 
     def describe(self, name: str) -> str:
         """Return the counts of the column ``name`` as text."""
@@ -79,7 +82,8 @@ class CellCounter:
     >>> counter.check()
     Traceback (most recent call last):
     uulearn.exceptions.TableError: new.csv has '12+' in row 3, column 'age', which is not a number (7,002 of 11,000 \
-values are not); write numbers with a decimal point and without separators, like 1234.5.
+values are not); check that this is the right column, write numbers with a decimal point and without separators, like \
+1234.5, and leave unknown values empty.
     """
 
     def __init__(self) -> None:
