@@ -114,9 +114,7 @@ def warm_up() -> None:
     import torch
 
     from hostile.tables import fit_small, write_tables
-    from uulearn.training import loop
 
-    loop.CHECKPOINT_SECONDS = 0.0  # runs that are killed take less than a second
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="uulearn-hostile-") as name:
         write_tables(Path(name))

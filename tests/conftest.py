@@ -69,12 +69,6 @@ def same_draws_every_time():
     np.random.seed(0)  # noqa: NPY002  (what scikit-learn draws from when random_state is None)
 
 
-@pytest.fixture(autouse=True)
-def frequent_checkpoints(monkeypatch):
-    """Write all checkpoints, because tests interrupt runs of a fraction of a second."""
-    monkeypatch.setattr("uulearn.training.loop.CHECKPOINT_SECONDS", 0.0)
-
-
 @pytest.fixture(scope="session")
 def gaussians():
     """Two Gaussian classes as two unlabeled sets at (0.8, 0.2), with a labeled test part."""

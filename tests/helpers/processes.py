@@ -113,9 +113,6 @@ def _run(arguments, cwd, env, out, err):
     warnings.filterwarnings("default", category=DeprecationWarning, module="__main__")
     import torch
 
-    from uulearn.training import loop
-
-    loop.CHECKPOINT_SECONDS = 0.0  # tests kill runs of a fraction of a second
     torch.set_num_threads(int(env.get("OMP_NUM_THREADS", "1")))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     how, *rest = arguments

@@ -590,7 +590,7 @@ def test_too_short_budget_stops_after_the_guess(one_by_one, data):
 
 
 def test_first_process_decides(one_by_one, data, monkeypatch):
-    """The clock of another process is not used: its budget would have ended."""
+    """The clock and the budget of another process are not used: its budget would have ended."""
     X, sets, _ = data
 
     sent = []
@@ -598,13 +598,14 @@ def test_first_process_decides(one_by_one, data, monkeypatch):
     class Other:
         def broadcast(self, value):
             sent.append(value)
-            return float(len(one_by_one.trained))  # one second per model in the first process
+            passed = float(len(one_by_one.trained))  # one second per model in the first process
+            return 5.0 if len(sent) == 1 else passed
 
     one_by_one.step = 50.0
     monkeypatch.setattr(sensitivity, "join_workers", lambda *_: Other())
-    found = prior_sensitivity(linear(epochs=1), X, sets, errors=(-0.1, 0.1), seconds=5)
+    found = prior_sensitivity(linear(epochs=1), X, sets, errors=(-0.1, 0.1), seconds=2)
     assert len(found.rows) == 5
-    assert sent == [50.0, 100.0, 150.0, 200.0, 250.0]
+    assert sent == [2.0, 50.0, 100.0, 150.0, 200.0, 250.0]
 
 
 @pytest.mark.parametrize(

@@ -104,17 +104,6 @@ def fit(folder, gaussians, callback=None, **changes):
     return classifier.fit_sets(gaussians["X0"], gaussians["X1"], callback=callback)
 
 
-@pytest.mark.parametrize(("seconds", "stored"), [(0.0, [0, 2, 4, 6, 8]), (2.5, [0, 6, 8]), (100.0, [0, 8])])
-def test_recent_checkpoint_is_not_replaced_before_the_last_epoch(tmp_path, gaussians, monkeypatch, seconds, stored):
-    """Here, each epoch takes half a second."""
-    written, write, epochs = [], Checkpoint.write, []
-    monkeypatch.setattr(Checkpoint, "write", lambda self, state: written.append(state) or write(self, state))
-    monkeypatch.setattr("uulearn.training.loop.CHECKPOINT_SECONDS", seconds)
-    monkeypatch.setattr("uulearn.training.loop.time.monotonic", lambda: len(epochs) / 2)
-    fit(tmp_path, gaussians, lambda record, model: epochs.append(record), epochs=8)
-    assert [len(state["history"]["epochs"]) for state in written] == stored
-
-
 def test_finished_run_is_not_repeated_and_can_be_extended(tmp_path, gaussians):
     first = fit(tmp_path / "a", gaussians)
     again = fit(tmp_path / "a", gaussians)

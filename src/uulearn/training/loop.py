@@ -56,9 +56,6 @@ LOCAL_METRICS = [
 VALIDATION_BYTES = 64 * 2**20
 """Maximum size, in bytes, of validation rows that are copied once instead of being gathered in every epoch."""
 
-CHECKPOINT_SECONDS = 1.0
-"""Minimum number of seconds between two checkpoints of a run; its last epoch is always stored."""
-
 Callback = Callable[[dict[str, Any], nn.Module], bool | None]
 
 
@@ -162,7 +159,6 @@ class Trainer:
         self._validation_weights: RowWeights | None = None
         self._last_finite: list[dict[str, Any]] = []
         self._checkpoint: Checkpoint | None = None
-        self._last_written = -math.inf
         if checkpoint_dir:
             self._checkpoint = Checkpoint(checkpoint_dir, fingerprint(options, self.model, identity, risk))
         self.history = History(labels_used=test is not None)
@@ -217,7 +213,7 @@ class Trainer:
             if self._checkpoint is not None:
                 state = self._checkpoint.resume(self.options.epochs)
                 if state is None:
-                    self._write(self._checkpoint)  # fail before training if the folder is not writable
+                    self._checkpoint.write(self._state())  # fail before training if the folder is not writable
         except CheckpointError as error:
             failure = error
         state, failure = self._agreed((state, failure))
@@ -263,10 +259,8 @@ class Trainer:
                 elif self.best is not None and self.best.exhausted:
                     self.history.stop_reason = self.best.stop_reason
                 finished = self.history.stop_reason is not None
-                due = len(self.history) % self.options.checkpoint_every == 0
-                recent = time.monotonic() - self._last_written < CHECKPOINT_SECONDS
-                if self._checkpoint and (finished or (due and not recent)):
-                    self._write(self._checkpoint)
+                if self._checkpoint and (finished or len(self.history) % self.options.checkpoint_every == 0):
+                    self._checkpoint.write(self._state())
 
     # ------------------------------------------------------------------------------------------ one epoch, one step
 
@@ -510,10 +504,6 @@ class Trainer:
         names = ("model", "average", "optimizer", "scheduler", "crossed")
         parts = {name: getattr(self, name) for name in names}
         return {name: part for name, part in parts.items() if part is not None}
-
-    def _write(self, checkpoint: Checkpoint) -> None:
-        checkpoint.write(self._state())
-        self._last_written = time.monotonic()
 
     def _state(self) -> dict[str, Any]:
         return {

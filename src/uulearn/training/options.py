@@ -130,7 +130,7 @@ class TrainingOptions:
         Folder for checkpoints. Calling `fit` again with the same arguments resumes from the last checkpoint and gives
         the same result as an uninterrupted run.
     checkpoint_every : int
-        Number of epochs between two checkpoints, if these epochs take at least one second.
+        Number of epochs between two checkpoints.
     distributed : bool or "auto"
         "auto" trains with all processes that torchrun started or that joined a ``torch.distributed`` group. Each
         process computes a part of every batch, and the result is the same as with one process. True raises an error if
