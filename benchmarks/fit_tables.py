@@ -74,6 +74,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "fit_tables.json")
     asked = parser.parse_args()
+    commit = ["git", "-C", str(asked.old), "rev-parse", "--short", "HEAD"]
+    old = subprocess.run(commit, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     trees = {"old": asked.old / "src", "new": HERE / "src"}
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {kind: {} for kind in (*SIZES, MIXED)}
     for source in trees.values():
@@ -103,8 +105,6 @@ def main() -> None:
             "2 × 1,500 rows with mixed columns, elapsed seconds", medians[MIXED]["new"]["seconds"], 20.0, at_least=False
         ),
     ]
-    commit = ["git", "-C", str(asked.old), "rev-parse", "--short", "HEAD"]
-    old = subprocess.run(commit, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     configuration = {"sizes": SIZES, "mixed_rows": MIXED_ROWS, "set_priors": PRIORS, "rounds": asked.rounds,
                      "old_commit": old}  # fmt: skip
     section = Section(configuration, {"runs": runs, "medians": medians}, bars)

@@ -106,7 +106,7 @@ SENSITIVITY_FRACTION = 0.2
 # Errors that `prior_sensitivity` adds to each class prior.
 SENSITIVITY_ERRORS = (-0.1, -0.05, 0.05, 0.1)
 # Time budget of this analysis in `uulearn fit`, as a fraction of the training time, if a few models need no more.
-SENSITIVITY_TIME = 0.5
+SENSITIVITY_TIME = 0.4
 
 # One model trained on all rows to the last epoch, without calibration: the setting of the paper.
 SINGLE_RUN: dict[str, Any] = {

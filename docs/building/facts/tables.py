@@ -178,7 +178,10 @@ def _speed() -> dict[str, str]:
     busy = load["results"]["8 busy processes"]["spread"]
     return {
         "speed": table(["tables", "before, seconds", "now, seconds"], lines),
-        "speed-ratio": f"{medians['numbers']['old']['seconds'] / medians['numbers']['new']['seconds']:.1f}",
+        **{
+            name: f"{medians['numbers']['old'][key] / medians['numbers']['new'][key]:.1f}"
+            for name, key in {"speed-ratio": "seconds", "speed-cpu-ratio": "cpu_seconds"}.items()
+        },
         "load-one": f"{busy['one thread, sleeping']['median']:.0f}",
         "load-two": f"{busy['two threads, spinning']['median']:.0f}",
         "load-idle": f"{load['results']['0 busy processes']['spread']['one thread, sleeping']['median']:.0f}",

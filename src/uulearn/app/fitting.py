@@ -346,18 +346,18 @@ def _measure_sensitivity(
 def _sensitivity_seconds(classifier: UUClassifier, training_seconds: float) -> float | None:
     """Return the time budget of the sensitivity analysis, or None if a few models take longer than the training.
 
-    The budget is half of the training time, or the time that a few models are expected to need if this is more.
+    The budget is a fraction of the training time, or the time that a few models are expected to need if this is more.
     """
-    half, n_models = defaults.SENSITIVITY_TIME * training_seconds, classifier.trained_.n_models
+    usual, n_models = defaults.SENSITIVITY_TIME * training_seconds, classifier.trained_.n_models
     on_cuda = classifier.trained_.device.startswith("cuda")
     if classifier.model == "linear" or (on_cuda and classifier.model in ("mlp", defaults.AUTO)):
-        return half  # the models are trained together
+        return usual  # the models are trained together
     if n_models is None:
         return None
     times = [(entry.weight, entry.seconds) for entry in classifier.comparison_ or () if entry.seconds]
     fraction = max(times)[1] / sum(own for _, own in times) if times else 1.0  # of the model with the highest weight
     needed = SENSITIVITY_MARGIN * MIN_MODELS * fraction * training_seconds / n_models
-    return max(half, needed) if needed <= training_seconds else None
+    return max(usual, needed) if needed <= training_seconds else None
 
 
 def _describe_columns(prepared: Prepared) -> Iterator[ColumnFacts]:
