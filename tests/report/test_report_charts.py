@@ -181,6 +181,8 @@ def test_sensitivity_is_drawn_and_listed(page, facts):
     assert f"If {which[largest.parameter]} is wrong by {abs(largest.error):g}, the estimated accuracy" in text
     assert f"changes by up to {points:.0f} points." in text
     assert 'these are single models, so "unchanged" can differ from the accuracy at the top of the page' in text
+    clipped = any(row.accuracy.unclipped > 1 for row in given_rows)
+    assert ("Estimates above 100%, which are impossible, are shown as 100%." in text) == clipped
 
 
 def test_histogram_shows_fractions_and_its_table_counts(page, facts):
