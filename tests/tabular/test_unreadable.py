@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from uulearn.exceptions import TableError, UnreadableCellsWarning
 from uulearn.tabular import TableEncoder
 from uulearn.tabular.schema import Schema, TableColumn, apply_schema, read_new_rows
-from uulearn.tabular.unreadable import FEWEST_REFUSED, CellCounter, UnreadableCells
+from uulearn.tabular.unreadable import FEWEST_REFUSED, UnreadableCells, UnreadableCounter
 
 SCHEMA = Schema(
     (
@@ -46,7 +46,7 @@ def is_unreadable(name, value):
 
 
 def count(frame):
-    counter = CellCounter()
+    counter = UnreadableCounter()
     counter.add(read_new_rows(frame, SCHEMA, name="new.csv").unreadable)
     return counter
 
@@ -64,7 +64,7 @@ def test_unreadable_cells_are_like_empty_cells(own):
 
 @given(rows, st.integers(1, 7))
 def test_chunks_have_the_same_counts_as_the_whole_table(own, size):
-    frame, counter = table(own), CellCounter()
+    frame, counter = table(own), UnreadableCounter()
     for start in range(0, len(frame), size):
         counter.add(read_new_rows(frame.iloc[start : start + size], SCHEMA, name="new.csv").unreadable)
     assert counter.columns == count(frame).columns
@@ -151,13 +151,13 @@ def test_warning_names_counts_and_examples():
         "new.csv: column 'n': 2 of 2 values are not numbers (for example '12+'); column 'd': 1 of 1 values is not a "
         "date (for example 'soon'). They are treated as missing values."
     )
-    one = CellCounter()
+    one = UnreadableCounter()
     assert one.describe("new.csv") is None
     one.add({"b": UnreadableCells("boolean", 5, 1, "it has 'maybe' in row 1", "'maybe'")})
     assert one.describe("X") == (
         "X: column 'b': 1 of 5 values is not yes or no (for example 'maybe'). It is treated as a missing value."
     )
-    many = CellCounter()
+    many = UnreadableCounter()
     many.add({f"c{k}": UnreadableCells("number", 2000, 1000 + k, "", "'a'") for k in range(8)})
     assert "column 'c4': 1,004 of 2,000 values are not numbers (for example 'a'); and 3 more columns. They" in (
         many.describe("X") or ""

@@ -14,7 +14,7 @@ from uulearn.estimator.new_rows import RowCounter
 from uulearn.exceptions import TableError
 from uulearn.metrics import Evaluation, evaluate, evaluate_labeled
 from uulearn.metrics.calibration import calibration_error
-from uulearn.tabular.unreadable import CellCounter
+from uulearn.tabular.unreadable import UnreadableCounter
 
 POSITIVE_WORDS = {"1", "true", "yes", "y", "t", "positive", "pos", "+", "1.0"}
 """Labels that mean "positive" unless the user specifies the label of the positive class."""
@@ -41,18 +41,20 @@ def evaluate_sets(
     target_prior: float | None,
     sheet: str | None = None,
     counters: Sequence[RowCounter | None] = (None, None),
-    cells: Sequence[CellCounter | None] = (None, None),
+    unreadable: Sequence[UnreadableCounter | None] = (None, None),
 ) -> Evaluation:
     """Evaluate a model without labels, on two unlabeled files with the given class priors.
 
-    The rows of each file are added to its counter, and cells that cannot be read to its ``cells``.
+    The rows of each file are added to its counter, and cells that cannot be read to its ``unreadable``.
     """
     check_different_files(first, second)
     model = model.with_target_prior(target_prior)
     classifier = model.classifier
     scores = [
-        np.concatenate([own.score for _, own in score_chunks(model, path, sheet=sheet, counter=counter, cells=found)])
-        for path, counter, found in zip((first, second), counters, cells, strict=True)
+        np.concatenate(
+            [own.score for _, own in score_chunks(model, path, sheet=sheet, counter=counter, unreadable=bad)]
+        )
+        for path, counter, bad in zip((first, second), counters, unreadable, strict=True)
     ]
     priors = set_priors or classifier.set_priors
     assert priors is not None  # a model of `uulearn fit` always has them
@@ -68,15 +70,17 @@ def evaluate_labels(
     target_prior: float | None,
     sheet: str | None,
     counter: RowCounter | None = None,
-    cells: CellCounter | None = None,
+    unreadable: UnreadableCounter | None = None,
 ) -> LabeledEvaluation:
     """Evaluate a model on labeled rows, at the class prior of these rows or at ``target_prior``.
 
-    The rows are added to the ``counter``, and cells that cannot be read to ``cells``.
+    The rows are added to the ``counter``, and cells that cannot be read to ``unreadable``.
     """
     model = model.with_target_prior(target_prior)
     found, labels, missing, seen = [], list[NDArray[np.int64]](), 0, set[str]()
-    for frame, scored in score_chunks(model, rows, required=column, sheet=sheet, counter=counter, cells=cells):
+    for frame, scored in score_chunks(
+        model, rows, required=column, sheet=sheet, counter=counter, unreadable=unreadable
+    ):
         words = [
             _to_word(value) if known else "" for value, known in zip(frame[column], frame[column].notna(), strict=True)
         ]

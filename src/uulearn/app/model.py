@@ -25,7 +25,7 @@ from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.matrices import encode_rows
 from uulearn.tabular.schema import Schema, read_new_rows
 from uulearn.tabular.unfamiliar import UnfamiliarCounts, count_unfamiliar
-from uulearn.tabular.unreadable import CellCounter
+from uulearn.tabular.unreadable import UnreadableCounter
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ class TableModel:
         name: str = "the table",
         folder: Path = Path(),
         counter: RowCounter | None = None,
-        cells: CellCounter | None = None,
+        unreadable: UnreadableCounter | None = None,
     ) -> ScoredRows:
         """Score the rows of a data frame returned by a reader of `uulearn.io.reading`.
 
@@ -97,16 +97,16 @@ class TableModel:
         messages, and ``folder`` is the base folder of relative image paths. The rows are added to the ``counter``.
 
         Cells that cannot be read are treated as missing values, see `uulearn.tabular.unreadable`. If the frame is a
-        chunk of a table, pass ``cells``, to which they are added, and check it after the last chunk.
+        chunk of a table, pass ``unreadable``, to which they are added, and check it after the last chunk.
         """
         if not len(frame):
             return ScoredRows(np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64))
         if self.encoder is None:
             return score_matrix(self.classifier, encode_rows(frame, self.schema, None, folder, name), counter)
-        rows, unreadable = read_new_rows(frame, self.encoder.schema_, name=name)
-        found = CellCounter() if cells is None else cells
-        found.add(unreadable)
-        if cells is None:
+        rows, counts = read_new_rows(frame, self.encoder.schema_, name=name)
+        found = UnreadableCounter() if unreadable is None else unreadable
+        found.add(counts)
+        if unreadable is None:
             found.check()
             found.warn(name)
         self.unfamiliar.update(count_unfamiliar(rows, self.encoder))

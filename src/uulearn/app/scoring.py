@@ -24,7 +24,7 @@ from uulearn.metrics.new_rows import MIN_ROWS, RowCheck
 from uulearn.tabular.cells import BOOLEAN, NUMBER, format_value, parse_cells
 from uulearn.tabular.images import ImageSchema, base_folder, open_rows
 from uulearn.tabular.schema import Schema, check_has_columns, quote_value
-from uulearn.tabular.unreadable import CellCounter
+from uulearn.tabular.unreadable import UnreadableCounter
 
 ARRAY_CHUNK_BYTES = 2**27
 """Maximum size of an array chunk in bytes; if rows are large, a chunk has fewer than CHUNK_ROWS rows."""
@@ -63,7 +63,7 @@ def score_file(
     target_prior: float | None = None,
     keep_columns: bool = False,
     counter: RowCounter | None = None,
-    cells: CellCounter | None = None,
+    unreadable: UnreadableCounter | None = None,
     is_part: bool = False,
 ) -> int:
     """Write the score, probability and class of each row of a file, in order; return the number of rows.
@@ -71,8 +71,8 @@ def score_file(
     For a model written by `uulearn fit`, the file is a table, and its id columns (or all columns, with
     ``keep_columns``) are copied. For a model written by `UUClassifier.save`, the file must contain only numbers. The
     rows are added to the ``counter``, which compares them with the training rows, and cells that cannot be read are
-    added to ``cells`` instead of a warning. If the file is a part of a larger table (``is_part``), check ``cells``
-    after the last part.
+    added to ``unreadable`` instead of a warning. If the file is a part of a larger table (``is_part``), check
+    ``unreadable`` after the last part.
     """
     check_exists(rows)
     if format is None and not Path(rows).is_dir():
@@ -80,7 +80,7 @@ def score_file(
     if target_prior is not None:
         model = model.with_target_prior(target_prior)
     if isinstance(model, TableModel):
-        frames = _score_table(model, rows, format, sheet, keep_columns, counter, cells, is_part)
+        frames = _score_table(model, rows, format, sheet, keep_columns, counter, unreadable, is_part)
     else:
         scored = _score_numbers(model, rows, format, sheet, counter)
         frames = (_with_results(pd.DataFrame(), block) for block in scored)
@@ -99,12 +99,14 @@ def _score_table(
     sheet: str | None,
     keep_columns: bool,
     counter: RowCounter | None,
-    cells: CellCounter | None,
+    unreadable: UnreadableCounter | None,
     is_part: bool,
 ) -> Iterator[pd.DataFrame]:
     schema = model.schema
     ids = (*schema.ids, schema.column) if isinstance(schema, ImageSchema) else schema.ids
-    chunks = score_chunks(model, rows, format=format, sheet=sheet, counter=counter, cells=cells, is_part=is_part)
+    chunks = score_chunks(
+        model, rows, format=format, sheet=sheet, counter=counter, unreadable=unreadable, is_part=is_part
+    )
     for frame, scored in chunks:
         copied = list(frame) if keep_columns else [name for name in ids if name in frame]
         if taken := [name for name in copied if name in RESULT_COLUMNS]:
@@ -126,15 +128,15 @@ def score_chunks(
     format: str | None = None,
     sheet: str | None = None,
     counter: RowCounter | None = None,
-    cells: CellCounter | None = None,
+    unreadable: UnreadableCounter | None = None,
     is_part: bool = False,
 ) -> Iterator[tuple[pd.DataFrame, ScoredRows]]:
     """Yield chunks of a file with their scores; ``required`` is an additional column that the file must have.
 
-    The rows are added to the ``counter``, and cells that cannot be read to ``cells``; see `score_file`. The last chunk
-    is yielded after these cells were checked, so nothing of a small file is written if this check fails.
+    The rows are added to the ``counter``, and cells that cannot be read to ``unreadable``; see `score_file`. The last
+    chunk is yielded after these cells were checked, so nothing of a small file is written if this check fails.
     """
-    found = CellCounter() if cells is None else cells
+    found = UnreadableCounter() if unreadable is None else unreadable
     scored = None
     with open_rows(path, images=isinstance(model.schema, ImageSchema), format=format, sheet=sheet) as reader:
         if required is not None and required not in reader.columns:
@@ -146,12 +148,12 @@ def score_chunks(
                 numbers = (column.name for column in model.schema.columns if column.kind == "number")
                 refuse_ambiguous(reader.name, reader.ambiguous, numbers)
             folder = base_folder(path)
-            scored = frame, model.score(frame, name=reader.place, folder=folder, counter=counter, cells=found)
+            scored = frame, model.score(frame, name=reader.place, folder=folder, counter=counter, unreadable=found)
         if scored is None:
             raise TableError(f"{reader.name} has no rows; pass a file with at least one row.")
     if not is_part:
         found.check()
-        if cells is None:
+        if unreadable is None:
             found.warn(reader.name)
     yield scored
 

@@ -44,7 +44,7 @@ def evaluate(
         from uulearn.app.evaluation import evaluate_labels, evaluate_sets
         from uulearn.app.model import TableModel
         from uulearn.app.scoring import make_counter
-        from uulearn.tabular.unreadable import CellCounter
+        from uulearn.tabular.unreadable import UnreadableCounter
 
     priors = parse_set_priors(set_priors)
     if labels is None and positive is not None:
@@ -53,9 +53,11 @@ def evaluate(
         raise ValueError("--set-priors requires two unlabeled files; remove --set-priors or --labels.")
     if labels is not None and second is None:
         chosen = TableModel.load(model)
-        counter, found = None if no_check else make_counter(chosen), CellCounter()
-        _print_labeled(evaluate_labels(chosen, first, labels, positive, target_prior, sheet, counter, found), as_json)
-        print_unreadable(found, first)
+        counter, unreadable = None if no_check else make_counter(chosen), UnreadableCounter()
+        _print_labeled(
+            evaluate_labels(chosen, first, labels, positive, target_prior, sheet, counter, unreadable), as_json
+        )
+        print_unreadable(unreadable, first)
         print_check(counter, first)
         return
     if labels is not None or second is None:
@@ -67,12 +69,12 @@ def evaluate(
         raise ValueError("evaluate --set-priors takes two class priors such as 0.8 0.2, not auto.")
     loaded = TableModel.load(model)
     counters = [None if no_check else make_counter(loaded) for _ in range(2)]
-    cells = [CellCounter(), CellCounter()]
-    evaluation = evaluate_sets(loaded, first, second, priors, target_prior, sheet, counters, cells)
+    of_both = [UnreadableCounter(), UnreadableCounter()]
+    evaluation = evaluate_sets(loaded, first, second, priors, target_prior, sheet, counters, of_both)
     typer.echo(json.dumps(dataclasses.asdict(evaluation), indent=1) if as_json else str(evaluation))
     _warn_if_impossible(evaluation)
-    for counter, found, rows in zip(counters, cells, (first, second), strict=True):
-        print_unreadable(found, rows)
+    for counter, unreadable, rows in zip(counters, of_both, (first, second), strict=True):
+        print_unreadable(unreadable, rows)
         print_check(counter, rows)
 
 

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from uulearn.estimator.new_rows import RowCounter
-    from uulearn.tabular.unreadable import CellCounter
+    from uulearn.tabular.unreadable import UnreadableCounter
 
 PRIORS = "θ θ′"
 """Placeholder for the class priors of the two sets."""
@@ -133,11 +133,11 @@ def check_not_percentages(name: str, words: Sequence[str]) -> None:
         raise ValueError(f"{name} takes fractions between 0 and 1, not percentages; write {typed}.")
 
 
-def print_unreadable(cells: CellCounter, rows: str) -> None:
+def print_unreadable(unreadable: UnreadableCounter, rows: str) -> None:
     """Print a warning on standard error if cells of a file were treated as missing values."""
     from uulearn.io.formats import STANDARD, printable
 
-    if message := cells.describe("standard input" if rows == STANDARD else rows):
+    if message := unreadable.describe("standard input" if rows == STANDARD else rows):
         typer.echo(f"warning: {printable(message)}", err=True)
 
 

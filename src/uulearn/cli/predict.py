@@ -43,7 +43,7 @@ def predict(
         from uulearn.app.model import TableModel
         from uulearn.app.scoring import load_for_scoring, make_counter, score_file
         from uulearn.tabular.unfamiliar import UnfamiliarCounts, describe_unfamiliar
-        from uulearn.tabular.unreadable import CellCounter
+        from uulearn.tabular.unreadable import UnreadableCounter
 
     if on_ray:
         if format_ is not None:
@@ -52,7 +52,7 @@ def predict(
         from uulearn.engines.ray_scoring import score_on_ray
 
         with progress.ScoringProgress(progress.progress_output(delay=progress.FIRST_LINE)) as tracker:
-            count, unfamiliar, counter, cells = score_on_ray(
+            count, unfamiliar, counter, unreadable = score_on_ray(
                 model,
                 rows,
                 out,
@@ -66,7 +66,7 @@ def predict(
     else:
         _check_paths(model, rows, out)
         loaded = load_for_scoring(model, keep_columns)
-        counter, cells = None if no_check else make_counter(loaded), CellCounter()
+        counter, unreadable = None if no_check else make_counter(loaded), UnreadableCounter()
         count = score_file(
             loaded,
             rows,
@@ -76,10 +76,10 @@ def predict(
             target_prior=target_prior,
             keep_columns=keep_columns,
             counter=counter,
-            cells=cells,
+            unreadable=unreadable,
         )
         unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
-    print_unreadable(cells, rows)
+    print_unreadable(unreadable, rows)
     for note in describe_unfamiliar(unfamiliar):
         print(f"note: {printable(note)}", file=sys.stderr)
     print_check(counter, rows)

@@ -24,7 +24,7 @@ from uulearn.io.reading import is_table_folder
 from uulearn.metrics.new_rows import RowCounts
 from uulearn.tabular.images import ImageSchema
 from uulearn.tabular.unfamiliar import UnfamiliarCounts
-from uulearn.tabular.unreadable import CellCounter
+from uulearn.tabular.unreadable import UnreadableCounter
 
 TASK = "uulearn-score"
 
@@ -50,7 +50,7 @@ def score_on_ray(
     workers: int | None,
     check: bool = True,
     progress: Callable[[FilesScored], None] = lambda event: None,
-) -> tuple[int, UnfamiliarCounts, RowCounter | None, CellCounter]:
+) -> tuple[int, UnfamiliarCounts, RowCounter | None, UnreadableCounter]:
     """Score one Parquet file or a folder of Parquet files on a Ray cluster, and write a new folder.
 
     The new folder has one file per input file, with the same name and row order. It appears when all files are
@@ -73,7 +73,7 @@ def score_on_ray(
     unfinished = place.with_name(f".{place.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     total, n_rows, unfamiliar = 0, sum(counts.values()), UnfamiliarCounts()
-    cells, cells_of_files = CellCounter(), dict[int, CellCounter]()
+    unreadable, of_files = UnreadableCounter(), dict[int, UnreadableCounter]()
     counter = make_counter(loaded) if check else None
     non_empty = [name for name, path in files.items() if counts[path]]
     try:
@@ -83,16 +83,16 @@ def score_on_ray(
             calls = [(str(files[name]), str(unfinished / name)) for name in non_empty]
             finished = finished_tasks(ray, score, calls, at_once=workers, what=TASK)
             progress(FilesScored(0, 0, len(calls), n_rows))
-            for done, (number, (scored, found, own, unreadable)) in enumerate(finished, 1):
+            for done, (number, (scored, found, own, bad)) in enumerate(finished, 1):
                 total += scored
                 unfamiliar.update(found)
-                cells_of_files[number] = unreadable
+                of_files[number] = bad
                 if counter is not None and own is not None:
                     counter.add_counts(own)
                 progress(FilesScored(done, total, len(calls), n_rows))
-        for _, unreadable in sorted(cells_of_files.items()):  # in the order of the files, not of the tasks
-            cells.add(unreadable.columns)
-        cells.check()
+        for _, bad in sorted(of_files.items()):  # in the order of the files, not of the tasks
+            unreadable.add(bad.columns)
+        unreadable.check()
         for name in files.keys() - set(non_empty):
             pq.write_table(pq.read_schema(unfinished / non_empty[0]).empty_table(), unfinished / name)
         _keep_only(files, unfinished)
@@ -100,19 +100,19 @@ def score_on_ray(
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    return total, unfamiliar, counter, cells
+    return total, unfamiliar, counter, unreadable
 
 
 def _score_on_worker(
     model: Path, digest: str, rows: str, out: str, *, check: bool, **options: Any
-) -> tuple[int, UnfamiliarCounts, RowCounts | None, CellCounter]:
+) -> tuple[int, UnfamiliarCounts, RowCounts | None, UnreadableCounter]:
     loaded = _load_once(model, digest, options["keep_columns"])
     unfamiliar = loaded.unfamiliar if isinstance(loaded, TableModel) else UnfamiliarCounts()
     unfamiliar.clear()  # counts of the previous file
     counter = make_counter(loaded) if check else None
-    cells = CellCounter()
-    count = score_file(loaded, rows, out, **options, counter=counter, cells=cells, is_part=True)
-    return count, unfamiliar, None if counter is None else counter.counts, cells
+    unreadable = UnreadableCounter()
+    count = score_file(loaded, rows, out, **options, counter=counter, unreadable=unreadable, is_part=True)
+    return count, unfamiliar, None if counter is None else counter.counts, unreadable
 
 
 @functools.lru_cache(maxsize=1)

@@ -46,7 +46,7 @@ from uulearn.tabular.leakage import LeakingColumn, find_label_columns, find_leak
 from uulearn.tabular.schema import KINDS, OTHER, Schema, TableColumn, apply_schema, join_names, read_new_rows
 from uulearn.tabular.survey import PYTHON_SETS, PYTHON_TABLE, Survey, Terms
 from uulearn.tabular.text import HASHED, count_groups
-from uulearn.tabular.unreadable import CellCounter
+from uulearn.tabular.unreadable import UnreadableCounter
 
 ENCODER_ROWS = 100_000  # maximum number of rows of each table used to fit the encoder and to check for leakage
 KNOTS = 256  # number of values of a column between which scores are interpolated
@@ -252,7 +252,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def encode_new_table(self, X: Any, name: str) -> Matrix:
         """Return the features of new rows as `transform` does, but always as an array."""
         rows, unreadable = read_new_rows(self._read_frame(X, name), self.schema_, name=name)
-        counter = CellCounter()
+        counter = UnreadableCounter()
         counter.add(unreadable)
         counter.check()
         counter.warn(name)

@@ -71,10 +71,10 @@ class UnreadableCells:
         return f"column {name!r}: {self.count:,} of {self.known:,} values {what} (for example {self.example})"
 
 
-class CellCounter:
+class UnreadableCounter:
     """Unreadable cells of the columns of a table, counted chunk by chunk.
 
-    >>> counter = CellCounter()
+    >>> counter = UnreadableCounter()
     >>> counter.add({"age": UnreadableCells("number", 4000, 2, "new.csv has '12+' in row 3, column 'age'", "'12+'")})
     >>> counter.describe("new.csv")
     "new.csv: column 'age': 2 of 4,000 values are not numbers (for example '12+'). They are treated as missing values."
