@@ -21,8 +21,8 @@ from typing import Any
 from uulearn._version import __version__
 
 CORE = (
-    "torch", "numpy", "scikit-learn", "scipy", "threadpoolctl", "safetensors", "filelock", "pandas", "pyarrow", "python-calamine",
-    "jinja2", "markupsafe", "typer", "rich",
+    "torch", "numpy", "scikit-learn", "scipy", "threadpoolctl", "safetensors", "filelock", "pandas", "pyarrow",
+    "python-calamine", "jinja2", "markupsafe", "typer", "rich",
 )  # fmt: skip
 """Packages that every installation needs; a test compares them with pyproject.toml."""
 EXTRAS = {
