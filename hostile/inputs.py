@@ -402,18 +402,18 @@ def read_parquet(path: Path) -> list[str] | None:
 
 
 def read_workbook(path: Path) -> list[str] | None:
-    """Read Excel with openpyxl; a row whose cells are empty, blank or error values is not a row."""
+    """Read Excel with openpyxl. Error values are empty cells, and a row of empty or blank cells is not a row."""
     import openpyxl
     from openpyxl.cell.cell import ERROR_CODES
 
     sheet = openpyxl.load_workbook(path, data_only=True).worksheets[0]
-    rows = [
-        row
+    cells = (
+        ["" if cell is None or cell in ERROR_CODES else str(cell) for cell in row]
         for row in sheet.iter_rows(values_only=True)
-        if any(cell is not None and str(cell).strip() and cell not in ERROR_CODES for cell in row)
-    ]
-    place = list(rows[0]).index("id")
-    return ["" if row[place] is None else str(row[place]) for row in rows[1:]]
+    )
+    rows = [row for row in cells if any(cell.strip() for cell in row)]
+    place = rows[0].index("id")
+    return [row[place] for row in rows[1:]]
 
 
 READERS: dict[str, Callable[[Path], list[str] | None]] = {
